@@ -85,7 +85,7 @@ def _read_logs(folder: Path) -> float:
 
 
 def _read_log(places: Places, root: Path) -> int:
-    snapshot = load_snapshot(PlaceFiles(places.at(str(root))))
+    snapshot = load_snapshot(PlaceFiles(places.open_place(str(root))))
     assert sum(1 for _ in snapshot.file_keys()) == VERSIONS
     return snapshot.version
 

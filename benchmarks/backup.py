@@ -12,7 +12,7 @@ from benchmarks.lakes import MAIN, Workshop, database, grow, load
 from benchmarks.report import Cell, Findings, at_least, at_most, table
 from penstock.kernel.backup import BackupMaker, BackupResult, verify_kernel
 from penstock.kernel.backup_points import PointStore, read_points
-from penstock.kernel.copy import CopyProgress, silent
+from penstock.kernel.copy import CopyProgress, show_no_progress
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.stores.sqlite import SqliteStore
@@ -54,7 +54,7 @@ def ask(workshop: Workshop) -> Findings:
         later_objects = 0
         for _ in range(2):
             with closing(Kernel(SqliteStore(database(lake), synchronous="OFF"))) as kernel:
-                head = kernel.history.commit(kernel.references.get(MAIN).head)
+                head = kernel.history.read_commit(kernel.references.get_reference(MAIN).head)
                 grow(kernel, MAIN, head.depth + changed)
             later, later_s = _back_up(lake, place / "nightly.backup")
             later_objects = later.point.objects
@@ -114,10 +114,10 @@ class Watch:
             self.checking = self._began.since()
 
 
-def _back_up(lake: Path, target: Path, watch: CopyProgress = silent) -> tuple[BackupResult, Taken]:
+def _back_up(lake: Path, target: Path, watch: CopyProgress = show_no_progress) -> tuple[BackupResult, Taken]:
     with closing(Kernel(SqliteStore(database(lake)))) as kernel, closing(SqliteStore(target)) as store:
         started = Taken.now()
-        made = BackupMaker(store, Settings(), progress=watch).make(kernel, source_place=str(lake))
+        made = BackupMaker(store, Settings(), progress=watch).make_backup(kernel, source_place=str(lake))
         return made, started.since()
 
 

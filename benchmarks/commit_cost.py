@@ -141,7 +141,7 @@ def _work(workshop: Workshop, sizes: Sequence[int]) -> tuple[Table, list[Goal]]:
 def _levels(lake: Path) -> int:
     """How many nodes lie on the way from the root to a table."""
     with counting(lake) as (kernel, _):
-        head = kernel.history.commit(kernel.references.get(MAIN).head)
+        head = kernel.history.read_commit(kernel.references.get_reference(MAIN).head)
         top = kernel.objects.get(head.root)
     return top.level + 1 if isinstance(top, Node) else 1
 

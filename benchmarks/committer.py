@@ -20,7 +20,7 @@ from benchmarks.committer_spark import Job, Took
 from benchmarks.counting import KindCountingStore
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, at_most, table
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake
@@ -300,7 +300,7 @@ def _write(lake: Lake, numbers: range, folder: str = "", branch: str | None = No
         )
         for one in numbers
     )
-    where = new_folder(lake.id, attempt, now_us())
+    where = make_folder_name(lake.id, attempt, now_us())
     lake.do(WriteFiles(key=KEY, branch=branch, folder=where, added=new))
 
 

@@ -51,7 +51,7 @@ def _naively(kernel: Kernel, operation: Put) -> None:
     """Read the head, build on it, swap; if somebody was faster wait a little and begin anew."""
     wait_ms = kernel.settings.backoff_min_ms
     while True:
-        head = kernel.references.get(MAIN).head
+        head = kernel.references.get_reference(MAIN).head
         try:
             kernel.commit(MAIN, [operation], META, if_head=head)
             return
@@ -129,9 +129,9 @@ def _rounds(workshop: Workshop, tables: int, threads: int, following: Next) -> d
 
 
 def _run(way: Way, kernel: Kernel, threads: int, seconds: float, following: Next) -> Run:
-    before = kernel.references.get(MAIN).position
+    before = kernel.references.get_reference(MAIN).position
     written = write_for(seconds, threads, lambda thread, _: way.commit(kernel, following(thread)))
-    swaps = kernel.references.get(MAIN).position - before
+    swaps = kernel.references.get_reference(MAIN).position - before
     return Run(written, len(written.latencies_s) / swaps)
 
 

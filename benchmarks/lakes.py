@@ -187,9 +187,9 @@ def make_large(kernel: Kernel, tables: int, branches: int, commits: int) -> None
     load(kernel, tables)
     for part in range(10):
         grow(kernel, MAIN, commits * (part + 1) // 10)
-        head = kernel.references.get(MAIN).head
+        head = kernel.references.get_reference(MAIN).head
         for number in range(branches * part // 10, branches * (part + 1) // 10):
-            side = kernel.references.create(f"branch{number:04}", Kind.BRANCH, head)
+            side = kernel.references.create_reference(f"branch{number:04}", Kind.BRANCH, head)
             kernel.commit(side.name, [put(number, -number - 1)], META)
 
 
@@ -213,22 +213,22 @@ def grow(kernel: Kernel, branch: str, depth: int) -> None:
 
 def depth_of(kernel: Kernel, branch: str) -> int:
     """How many commits lead to a branch's head."""
-    return kernel.history.commit(kernel.references.get(branch).head).depth
+    return kernel.history.read_commit(kernel.references.get_reference(branch).head).depth
 
 
 def merge_a_side_branch(kernel: Kernel, number: int) -> None:
     """Fork, commit a table that nobody else writes, merge."""
-    side = kernel.references.create("side", Kind.BRANCH, kernel.references.get(MAIN).head)
+    side = kernel.references.create_reference("side", Kind.BRANCH, kernel.references.get_reference(MAIN).head)
     grow(kernel, MAIN, depth_of(kernel, MAIN) + 1)
     landed = kernel.commit(side.name, [put(TABLES_PER_SCHEMA - 1 - number % 7, -number)], META)
     kernel.merge(landed.head, MAIN, META)
-    kernel.references.delete(side.name, leave_log=False)
+    kernel.references.delete_reference(side.name, leave_log=False)
 
 
 def make_references(kernel: Kernel, tags: int, branches: int) -> None:
     """Branches and tags at one commit."""
     head = kernel.commit(MAIN, [put(0, 0)], META, create_namespaces=True).head
     for number in range(branches - 1):
-        kernel.references.create(f"branch{number:03}", Kind.BRANCH, head)
+        kernel.references.create_reference(f"branch{number:03}", Kind.BRANCH, head)
     for number in range(tags):
-        kernel.references.create(f"v{number:06}", Kind.TAG, head)
+        kernel.references.create_reference(f"v{number:06}", Kind.TAG, head)

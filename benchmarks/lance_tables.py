@@ -15,8 +15,8 @@ from lance_namespace import DeclareTableRequest
 import penstock
 from penstock import Lake, Settings
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
+from penstock.formats.lance.names import make_manifest_path
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.model.clock import now_us
@@ -69,11 +69,11 @@ def declare(lake: Lake, writers: int, tables: int) -> dict[Key, str]:
 def held_back(lake: Lake) -> Iterator[None]:
     """Nothing is promoted while the block runs, nor is what was decided in it afterwards."""
     promoter = plugin_of(lake.catalogue, LancePlugin).parts.promoter
-    promoter.table_committed = lambda *_, **__: None  # type: ignore[method-assign]
+    promoter.note_commit = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del promoter.table_committed
+        del promoter.note_commit
 
 
 class Staging:
@@ -84,7 +84,7 @@ class Staging:
 
         lance.write_dataset(DATA, str(scratch / "pattern"))
         (path,) = (scratch / "pattern" / "_versions").glob("*.manifest")
-        self._pattern = Manifest.read(path.read_bytes())
+        self._pattern = Manifest.decode(path.read_bytes())
 
     def batches(
         self, places: dict[Key, str], writer: int, tables: int, first: int, count: int
@@ -97,9 +97,11 @@ class Staging:
         ]
 
     def _staged(self, name: Key, place: str, version: int) -> CreateLanceVersion:
-        said = transaction(ManifestOperation.APPEND, version - 1, str(uuid4()), ProtobufMessage.of(), {})
-        data = self._pattern.as_version(version, None, said, now_us()).pack()
-        path = Path(place) / f"{manifest_name('', '', version)}-{uuid4()}"
+        said = make_transaction(
+            ManifestOperation.APPEND, version - 1, str(uuid4()), ProtobufMessage.from_fields(), {}
+        )
+        data = self._pattern.make_version(version, None, said, now_us()).encode()
+        path = Path(place) / f"{make_manifest_path('', '', version)}-{uuid4()}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return CreateLanceVersion(key=name, version=version, manifest=str(path), size=len(data))
@@ -168,7 +170,7 @@ class Directory:
         """As the specification of directories describes the row of a version."""
         name = f"w{writer:02}t{number:03}"
         told = {
-            "manifest_path": f"{name}.lance/{manifest_name('', '', version)}",
+            "manifest_path": f"{name}.lance/{make_manifest_path('', '', version)}",
             "manifest_size": 500,
             "naming_scheme": "V2",
         }

@@ -81,8 +81,11 @@ def _crossed(
         for fork in _fork(lake, depths):
             found = _search(lake, fork)
             with counting(lake) as (kernel, _):
-                merges = kernel.history.commit(fork.left).merges - kernel.history.commit(fork.base).merges
-                before = kernel.history.commit(fork.base).merges
+                merges = (
+                    kernel.history.read_commit(fork.left).merges
+                    - kernel.history.read_commit(fork.base).merges
+                )
+                before = kernel.history.read_commit(fork.base).merges
             since = length - fork.depth
             rows.append([fork.depth, since, merges, before, *found[:2], found.seconds * 1000])
             skipped = READS_MAX_PER_LOG * log2(length)
@@ -131,21 +134,21 @@ def _fork(lake: Path, depths: Sequence[int], length: int | None = None) -> list[
     """Branches that forked at given depths from main, or from an earlier commit of it."""
     forks = []
     with counting(lake) as (kernel, _):
-        head, now = kernel.references.get(MAIN).head, depth_of(kernel, MAIN)
-        left = head if length is None else kernel.history.predecessor(head, now - length)
+        head, now = kernel.references.get_reference(MAIN).head, depth_of(kernel, MAIN)
+        left = head if length is None else kernel.history.find_predecessor(head, now - length)
         for depth in depths:
-            base = kernel.history.predecessor(head, now - depth)
+            base = kernel.history.find_predecessor(head, now - depth)
             forks.append(Fork(left, _branch(kernel, base), base, depth))
     return forks
 
 
 def _branch(kernel: Kernel, base: ObjectId) -> ObjectId:
     """A few commits on top of another; their newest."""
-    kernel.references.create("branch", Kind.BRANCH, base)
+    kernel.references.create_reference("branch", Kind.BRANCH, base)
     head = base
     for number in range(BRANCH_COMMITS):
         head = kernel.commit("branch", [put(number % TABLES_PER_SCHEMA, -1 - number)], META).head
-    kernel.references.delete("branch", leave_log=False)
+    kernel.references.delete_reference("branch", leave_log=False)
     return head
 
 

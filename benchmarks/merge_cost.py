@@ -74,7 +74,7 @@ def _fork(case: Case, changed: int, seed: int) -> ObjectId:
     """A branch with changed keys, and a target that moved on; the branch's head."""
     kernel, random = case.kernel, Random(seed)
     references = kernel.references
-    source = references.create(SOURCE, Kind.BRANCH, references.get(MAIN).head)
+    source = references.create_reference(SOURCE, Kind.BRANCH, references.get_reference(MAIN).head)
     if case.shape == "random":
         *indexes, other = random.sample(range(case.tables), changed + 1)
     else:
@@ -82,7 +82,7 @@ def _fork(case: Case, changed: int, seed: int) -> ObjectId:
         *indexes, other = range(first, first + changed + 1)
     head = kernel.commit(source.name, [put(index, seed + 1) for index in indexes], META).head
     kernel.commit(MAIN, [put(other, -seed - 1)], META)
-    references.delete(source.name, leave_log=False)
+    references.delete_reference(source.name, leave_log=False)
     return head
 
 

@@ -46,8 +46,8 @@ class StepCountingStore(SqliteStore):
 
     steps = 0
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = super()._connect()
+    def _open_connection(self) -> sqlite3.Connection:
+        connection = super()._open_connection()
         connection.set_progress_handler(self._step, 1)
         return connection
 
@@ -85,16 +85,16 @@ def _listings(tags: int) -> list[Listing]:
     middle = f"v{tags // 2:06}"
 
     def branches(kernel: Kernel) -> object:
-        return list(kernel.references.all(Kind.BRANCH))
+        return list(kernel.references.list_all_references(Kind.BRANCH))
 
     def page(kernel: Kernel) -> object:
-        return kernel.references.list(Kind.TAG, after=middle, limit=PAGE)
+        return kernel.references.list_references(Kind.TAG, after=middle, limit=PAGE)
 
     def prefix(kernel: Kernel) -> object:
-        return kernel.references.list(Kind.TAG, prefix=middle[:-1], limit=PAGE)
+        return kernel.references.list_references(Kind.TAG, prefix=middle[:-1], limit=PAGE)
 
     def every(kernel: Kernel) -> object:
-        return list(kernel.references.all(Kind.TAG))
+        return list(kernel.references.list_all_references(Kind.TAG))
 
     return [
         Listing(f"list {BRANCHES} branches", 0, branches),

@@ -89,7 +89,7 @@ def _ways(lake: Lake, pool: ProcessPool, what: str, rows: int) -> tuple[Way, Way
         return len(answer.data) if what == "query" else len(str(answer.count))
 
     def apart() -> int:
-        output = pool.run(ROW_WORK, head, sent, answer=CallAnswers(lake.catalogue))
+        output = pool.run_function(ROW_WORK, head, sent, answer=CallAnswers(lake.catalogue))
         size = output.size_bytes
         if output.file is not None:
             with output.file as file:

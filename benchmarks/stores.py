@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, table
-from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run
+from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run_benchmark
 from penstock.bench.benchmark_lake import own_lake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
@@ -142,7 +142,7 @@ def _measured(one: Contender, directory: Path, plan: BenchmarkPlan) -> dict[str,
     print(f"measuring {one.name}", file=sys.stderr, flush=True)
     try:
         with one.started(directory) as url, own_lake(url) as site:
-            return {one.name: list(run(site, plan))}
+            return {one.name: list(run_benchmark(site, plan))}
     except Missing as missing:
         print(f"{one.name} is left out: {missing}", file=sys.stderr, flush=True)
         return {}
@@ -160,7 +160,7 @@ def _table(shape: LoadShape, found: Mapping[str, list[BenchmarkComparison]]) -> 
         "A commit changes one table. Calls are those of the port that wait for the store. Naive: each writer "
         "for itself, one commit a swap, retried after growing random waits."
     )
-    return table(f"{shape}: {shape.meaning}", COLUMNS, rows, note)
+    return table(f"{shape}: {shape.description}", COLUMNS, rows, note)
 
 
 def _rows(name: str, pair: BenchmarkComparison) -> Iterator[list[Cell]]:
@@ -176,7 +176,7 @@ def _row(
         name,
         pair.writers,
         way.value,
-        found.rate,
+        found.commits_per_s,
         times,
         found.latency_ms(0.5),
         found.latency_ms(0.99),
@@ -193,4 +193,4 @@ def _goals(name: str, pair: BenchmarkComparison) -> Iterator[Goal]:
         what = "PostgreSQL, 16 writers on one branch, of the naive loop"
         yield at_least(what, pair.times_naive, TIMES_NAIVE_LEAST, "times")
     if name == SLOW and pair.writers == 64:
-        yield at_least(f"{SLOW}, 64 writers on one branch", pair.group.rate, SLOW_RATE_LEAST, "/s")
+        yield at_least(f"{SLOW}, 64 writers on one branch", pair.group.commits_per_s, SLOW_RATE_LEAST, "/s")

@@ -9,7 +9,7 @@ from time import perf_counter
 from benchmarks.lakes import MAIN, Workshop, database, grow
 from benchmarks.report import Cell, Findings, table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.sweep import SweepResult, sweep
+from penstock.kernel.sweep import SweepResult, sweep_objects
 from penstock.model.clock import now_us
 from penstock.model.references import Kind
 from penstock.stores.sqlite import SqliteStore
@@ -50,17 +50,17 @@ def ask(workshop: Workshop) -> Findings:
 def _drop_a_branch(lake: Path, commits: int) -> None:
     """Commits that nothing leads to any more."""
     with closing(Kernel(SqliteStore(database(lake), synchronous="OFF"))) as kernel:
-        kernel.references.create("gone", Kind.BRANCH, kernel.references.get(MAIN).head)
-        head = kernel.history.commit(kernel.references.get(MAIN).head)
+        kernel.references.create_reference("gone", Kind.BRANCH, kernel.references.get_reference(MAIN).head)
+        head = kernel.history.read_commit(kernel.references.get_reference(MAIN).head)
         grow(kernel, "gone", head.depth + commits)
-        kernel.references.delete("gone", leave_log=False)
+        kernel.references.delete_reference("gone", leave_log=False)
 
 
 def _sweep(lake: Path, dry_run: bool) -> list[list[Cell]]:
     later = lambda: now_us() + LATER_US  # noqa: E731
     with closing(Kernel(SqliteStore(database(lake)), clock=later)) as kernel:
         watch = Watch()
-        swept: SweepResult = sweep(kernel, dry_run=dry_run, progress=watch)
+        swept: SweepResult = sweep_objects(kernel, dry_run=dry_run, progress=watch)
         ended = perf_counter()
     mark_s, collect_s = watch.marked_at - watch.started, ended - watch.marked_at
     name = "dry run" if dry_run else "sweep"

@@ -170,8 +170,8 @@ class Ground:
         """Until nothing is left to be published, so that no way leaves work to the other one."""
         catalogue = self.lake.catalogue
         while (
-            plugin_of(catalogue, DeltaPlugin).parts.publisher.backlog()
-            or plugin_of(catalogue, LancePlugin).parts.promoter.backlog()
+            plugin_of(catalogue, DeltaPlugin).parts.publisher.list_unpublished()
+            or plugin_of(catalogue, LancePlugin).parts.promoter.list_unpublished()
         ):
             sleep(LOOK_S)
 

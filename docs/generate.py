@@ -24,11 +24,11 @@ from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in,
 from docs.generate_python import python_page
 from penstock import errors
 from penstock.cli import environment
-from penstock.cli.command_declaration import DeclaredCommand, shared_options
+from penstock.cli.command_declaration import DeclaredCommand, list_shared_options
 from penstock.cli.contents import SHORT_NAMES
-from penstock.cli.rendering.times import size
+from penstock.cli.rendering.times import format_size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
-from penstock.formats.registry import format_metrics
+from penstock.formats.registry import list_format_metrics
 from penstock.kernel import commit
 from penstock.kernel.grace_periods import GracePeriods
 from penstock.kernel.settings import Settings
@@ -126,7 +126,7 @@ def commands_page() -> Iterator[str]:
     yield ""
     yield "They are accepted before and after the command; the last one counts."
     yield ""
-    yield from _options(shared_options())
+    yield from _options(list_shared_options())
     yield from EXAMPLES_LAKE.strip().splitlines()
     yield ""
     context = click.Context(penstock, info_name="penstock")
@@ -147,7 +147,7 @@ def _command(command: DeclaredCommand, context: click.Context) -> Iterator[str]:
     yield usage
     yield ""
     yield from _help(command)
-    taken = {option.name for option in shared_options()}
+    taken = {option.name for option in list_shared_options()}
     own = [param for param in command.params if isinstance(param, click.Option) and param.name not in taken]
     if own:
         yield from _options(own)
@@ -224,7 +224,7 @@ def _contents() -> Iterator[str]:
     yield ""
     short = {name: alias for alias, name in SHORT_NAMES.items()}
     rows = []
-    for name, kind in content.content_types().items():
+    for name, kind in content.load_content_types().items():
         fields = [field for field in kind.__struct_fields__ if field != "id"]
         rows.append(
             (f"`{name}`", f"`{short[name]}`" if name in short else "", ", ".join(f"`{f}`" for f in fields))
@@ -413,7 +413,7 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"`{value}`"
     if name.lower().endswith("_bytes"):
-        return f"{value:,} ({size(value)})"
+        return f"{value:,} ({format_size(value)})"
     if name.endswith("_s") and value >= 3600:
         return f"{value:g} ({timedelta(seconds=value) / timedelta(hours=1):g} hours)"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
@@ -445,7 +445,7 @@ def metrics_page() -> Iterator[str]:
                 ", ".join(f"`{label}`" for label in metric.labels),
                 metric.help,
             )
-            for metric in (*METRICS, *format_metrics())
+            for metric in (*METRICS, *list_format_metrics())
         ),
     )
     yield (

@@ -13,14 +13,14 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from penstock.lake.calls import CALLS, Call, ListReferences
-from penstock.model.content import AnyContent, content_types
+from penstock.model.content import AnyContent, load_content_types
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Operation
 from penstock.model.references import Kind, Reference
 from penstock.server.native import NATIVE, PREFIX
-from penstock.wire.descriptions import field_docs, prose
-from penstock.wire.requests import KEY_FIELD, form_of
+from penstock.wire.descriptions import read_field_docs, to_markdown
+from penstock.wire.requests import KEY_FIELD, make_request_form
 
 INTRODUCTION = f"""
 # The native API
@@ -73,7 +73,7 @@ def api_page() -> Iterator[str]:
     for kind, route in zip(CALLS, NATIVE.routes, strict=False):  # after these come those of Spark's drivers
         yield f"### {route.method} {route.path}"
         yield ""
-        yield from prose(kind.__doc__ or "").splitlines()
+        yield from to_markdown(kind.__doc__ or "").splitlines()
         yield ""
         yield from _fields(kind)
         yield f"Answers {type_text(kind.answer)}." if kind.answer is not None else "Answers nothing (204)."
@@ -84,7 +84,7 @@ def api_page() -> Iterator[str]:
 
 
 def _fields(kind: type[Call[Any]]) -> Iterator[str]:
-    form, docs = form_of(kind), field_docs(kind)
+    form, docs = make_request_form(kind), read_field_docs(kind)
     rest = "query" if form.is_query else "body"
     shown = [field for field in msgspec.structs.fields(kind) if field.name != KEY_FIELD]
     if not shown:
@@ -114,21 +114,21 @@ def _operations() -> Iterator[str]:
 
 def _contents() -> Iterator[str]:
     yield from ("## Contents", "", "What a key holds. `type` says which one it is.", "")
-    for name, kind in content_types().items():
+    for name, kind in load_content_types().items():
         yield from struct_section(kind, f"`{name}`")
 
 
 def _objects() -> Iterator[str]:
     yield from ("## Objects", "")
-    inside = (*get_args(Operation), *content_types().values())
+    inside = (*get_args(Operation), *load_content_types().values())
     for kind in sorted(API_STRUCTS - set(inside), key=lambda kind: kind.__name__):
         yield from struct_section(kind, kind.__name__)
 
 
 def struct_section(kind: type[msgspec.Struct], title: str, page: str = "") -> Iterator[str]:
     """A struct with its fields. ``page`` is where the structs of the API are described, if not here."""
-    docs = field_docs(kind)
-    yield from (f"### {title}", "", *prose(kind.__doc__ or "").splitlines(), "")
+    docs = read_field_docs(kind)
+    yield from (f"### {title}", "", *to_markdown(kind.__doc__ or "").splitlines(), "")
     yield from ("| field | meaning | type |", "|---|---|---|")
     for field in msgspec.structs.fields(kind):
         yield f"| `{field.name}` | {docs.get(field.name, '')} | {_field_type(kind, field, page)} |"

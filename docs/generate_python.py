@@ -9,7 +9,7 @@ from pathlib import Path
 
 import penstock
 from penstock import spark
-from penstock.wire.descriptions import prose
+from penstock.wire.descriptions import to_markdown
 
 SOURCE = Path(penstock.__file__).parent
 WIDTH = 96
@@ -60,13 +60,13 @@ def public_functions() -> dict[str, dict[str, ast.FunctionDef]]:
 def _class_section(title: str, module: str, name: str) -> Iterator[str]:
     """A class with its properties as a table, and its methods."""
     text = ast.get_docstring(_find_class(module, name)) or ""
-    yield from ("", f"## {title}", "", *prose(text).splitlines())
+    yield from ("", f"## {title}", "", *to_markdown(text).splitlines())
     members = list(public_members(module, name))
     properties = [member for member in members if is_property(member)]
     if properties:
         yield from ("", "| property | is | type |", "|---|---|---|")
         for member in properties:
-            text = " ".join(prose(ast.get_docstring(member) or "").split())
+            text = " ".join(to_markdown(ast.get_docstring(member) or "").split())
             yield f"| `{member.name}` | {_cell(text)} | {_type(member.returns)} |"
     owner = title.removesuffix("()") if title[0].isupper() else title
     for member in members:
@@ -91,7 +91,7 @@ def public_members(module: str, name: str) -> Iterator[ast.FunctionDef]:
 
 def _function_section(title: str, name: str, function: ast.FunctionDef) -> Iterator[str]:
     yield from ("", f"### {title}", "", "```text", *_signature(name, function), "```", "")
-    yield from prose(ast.get_docstring(function) or "").splitlines()
+    yield from to_markdown(ast.get_docstring(function) or "").splitlines()
     options = list(_options(function))
     if options:
         yield from ("", "| option | means | type |", "|---|---|---|")
@@ -156,7 +156,7 @@ def _typed_fields(name: str) -> Iterator[tuple[str, ast.expr, str]]:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             has_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) and has_text else ""
-            yield statement.target.id, statement.annotation, " ".join(prose(text).split())
+            yield statement.target.id, statement.annotation, " ".join(to_markdown(text).split())
     for base in kind.bases:
         if ast.unparse(base) != "TypedDict":
             yield from _typed_fields(ast.unparse(base))

@@ -101,10 +101,10 @@ class PenstockError(Exception):
         """Of an error that a server told: the request, as the server's log names it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.details, self.request_id))
+        return (_rebuild_error, (type(self), self.message, self.details, self.request_id))
 
 
-def _rebuild(
+def _rebuild_error(
     kind: type[PenstockError], message: str, details: dict[str, Any], request_id: str
 ) -> PenstockError:
     error = kind.__new__(kind)
@@ -354,7 +354,9 @@ class CommitConflict(ConflictError):
 
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
         lines = [[str(conflict)] for conflict in conflicts[:_SHOWN]]
-        super().__init__(message or _describe("cannot commit", conflicts, lines), conflicts=tuple(conflicts))
+        super().__init__(
+            message or _describe_conflicts("cannot commit", conflicts, lines), conflicts=tuple(conflicts)
+        )
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -375,9 +377,10 @@ class MergeConflict(CommitConflict):
     ) -> None:
         is_revert = subject == "cannot revert"
         lines = [
-            conflict.in_revert() if is_revert else conflict.in_merge() for conflict in conflicts[:_SHOWN]
+            conflict.describe_in_revert() if is_revert else conflict.describe_in_merge()
+            for conflict in conflicts[:_SHOWN]
         ]
-        super().__init__(conflicts, message or _describe(subject, conflicts, lines))
+        super().__init__(conflicts, message or _describe_conflicts(subject, conflicts, lines))
 
 
 class TableConflict(CommitConflict):
@@ -605,7 +608,7 @@ class UnsupportedFormat(AdministratorError):
     code = "unsupported_format"
 
 
-def _describe(subject: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[str]]) -> str:
+def _describe_conflicts(subject: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[str]]) -> str:
     """All conflicts as one text. The first line of each tells what is in the way; what follows is told once
     where it is the same for several."""
     lines = [f"{subject}: {len(conflicts)} conflict{'s' if len(conflicts) != 1 else ''}"]

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Key, Lake
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.formats.files.lake.file_system import FilesSystem
 from penstock.model.clock import now_us
@@ -32,7 +32,7 @@ def test_files_that_waited_too_long_are_written_again(lake: Lake) -> None:
     old_us = now_us() - 6 * 24 * 3600 * 1_000_000
     call = WriteFiles(
         key=Key.parse("raw.a"),
-        folder=new_folder(lake.id, uuid4(), old_us),
+        folder=make_folder_name(lake.id, uuid4(), old_us),
         added=(NewFile(path="y", size=1),),
     )
     with pytest.raises(InvalidRequest, match="at any time; write them again"):

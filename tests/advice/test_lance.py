@@ -81,7 +81,7 @@ def test_a_tag_that_is_deleted_takes_no_row_along(forked: Lake) -> None:
     do(forked, "dev", DropLanceTag(key=ITEMS, tag_name="half"))
     forked.merge("dev", "main")
     assert keys_seen(forked) == keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10, 11]
-    assert versions(forked, "dev").tags() == {}
+    assert versions(forked, "dev").list_tags() == {}
 
 
 @pytest.mark.parametrize("way", ["do again", "other way"])
@@ -170,7 +170,7 @@ def test_a_manifest_that_the_lake_does_not_know_is_taken_over_without_losing_row
     forked.finish_background()
     location = content(forked).location
     with monkeypatch.context() as held:  # so that the manifest is not where Lance looks, yet
-        held.setattr(ManifestChains, "put", unpromoted)
+        held.setattr(ManifestChains, "put_manifest", unpromoted)
         write(forked, "main", 20)
         lance.write_dataset(rows(8), location, mode="append")  # past the lake
     with pytest.raises(ForeignCommit, match="penstock resync"):

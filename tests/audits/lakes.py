@@ -9,7 +9,7 @@ import penstock
 from penstock.errors import LakeExists, ReferenceExists
 from penstock.formats.rows.arrow_types import pa
 from penstock.kernel.checks import BranchProposal, ExpectationEngine
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
@@ -25,8 +25,8 @@ def open_lake(store: Store, warehouse: Path) -> Lake:
     """A process's view of the lake in a store, which is made if there is none."""
     with suppress(ReferenceExists, LakeExists):
         if store.reference("@lake") is None:
-            Kernel(store).references.create("main", Kind.BRANCH, NO_COMMIT)
-            write_description(store, new_description(1_800_000_000_000_000, "main", str(warehouse), ()))
+            Kernel(store).references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+            write_description(store, make_description(1_800_000_000_000_000, "main", str(warehouse), ()))
     return penstock.open(store, create=False, author="tester")
 
 
@@ -49,8 +49,8 @@ class Counting:
         self.asked: list[str] = []
         lake.kernel.checks.engine = self
 
-    def require(self) -> None:
-        self._engine.require()
+    def require_available(self) -> None:
+        self._engine.require_available()
 
     def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
         self.asked.append(expectation.name)

@@ -19,7 +19,7 @@ from penstock.kernel import checks
 from penstock.kernel.checks import BranchProposal, Check
 from penstock.kernel.settings import Settings
 from penstock.lake.audits.queries import AuditQuery, read_query
-from penstock.lake.audits.query_run import ask
+from penstock.lake.audits.query_run import run_audit_query
 from penstock.lake.lake import Lake
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
@@ -44,7 +44,7 @@ class Held:
         self.is_asked, self.goes_on, self.others_wait = Event(), Event(), Event()
         lake.kernel.checks.engine = self
 
-    def require(self) -> None:
+    def require_available(self) -> None:
         return
 
     def find_violation(self, _proposal: BranchProposal, _expectation: Expectation) -> str | None:
@@ -63,13 +63,13 @@ def held(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     first = Thread(target=lambda: lake.table("sales.orders").append(orders(3)))
     first.start()
     assert engine.is_asked.wait(30)
-    looking_at = lake.kernel.checks.checks_for
+    looking_at = lake.kernel.checks.list_checks_for_reference
 
     def seen(reference: Reference) -> list[Check]:
         engine.others_wait.set()  # nobody else looks while the first one is held
         return looking_at(reference)
 
-    monkeypatch.setattr(lake.kernel.checks, "checks_for", seen)
+    monkeypatch.setattr(lake.kernel.checks, "list_checks_for_reference", seen)
     yield engine
     engine.goes_on.set()
     first.join(30)
@@ -86,13 +86,15 @@ def with_settings(lake: Lake, settings: Settings) -> Lake:
 def test_a_query_that_takes_too_long_is_ended() -> None:
     rows = TableRows(ORDERS, orders(666).to_reader)
     with pytest.raises(InvalidRequest, match=r"it took longer than 0\.2 s"):
-        ask(read_query(ENDLESS), {ORDERS: rows}, 0.2)
+        run_audit_query(read_query(ENDLESS), {ORDERS: rows}, 0.2)
 
 
 def test_a_query_has_only_so_much_memory() -> None:
     rows = TableRows(ORDERS, orders(1).to_reader)
     limit = "select current_setting('memory_limit') as most, current_setting('threads') as threads, * from"
-    found = ask(AuditQuery(f"{limit} sales.orders", (ORDERS,)), {ORDERS: rows})  # which nobody may ask
+    found = run_audit_query(
+        AuditQuery(f"{limit} sales.orders", (ORDERS,)), {ORDERS: rows}
+    )  # which nobody may ask
     assert found is not None
     number, unit = found.rows[0]["most"].strip("'").split()
     assert unit == "MiB" or float(number) <= 1
@@ -195,7 +197,7 @@ def interrupted_rows(at_end: bool) -> Callable[[], Any]:
 def test_whoever_interrupts_the_program_ends_the_query(at_end: bool) -> None:
     rows = TableRows(ORDERS, interrupted_rows(at_end))
     with pytest.raises(KeyboardInterrupt):
-        ask(read_query(ENDLESS), {ORDERS: rows}, 30)
+        run_audit_query(read_query(ENDLESS), {ORDERS: rows}, 30)
 
 
 def test_a_transaction_whose_program_is_interrupted_while_it_is_asked_about_is_not_aborted(
@@ -216,5 +218,5 @@ def test_a_transaction_whose_program_is_interrupted_while_it_is_asked_about_is_n
 def test_nothing_of_a_query_stays_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(InvalidRequest):
-        ask(read_query(ENDLESS), {ORDERS: TableRows(ORDERS, orders(666).to_reader)}, 0.1)
+        run_audit_query(read_query(ENDLESS), {ORDERS: TableRows(ORDERS, orders(666).to_reader)}, 0.1)
     assert [*tmp_path.iterdir()] == []

@@ -18,7 +18,7 @@ from penstock.kernel import checks
 from penstock.lake.audits import duckdb_requirement
 from penstock.lake.copy import copy_lake
 from penstock.lake.lake import Lake
-from penstock.model.clock import now_us, utc
+from penstock.model.clock import now_us, to_utc_datetime
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
@@ -79,12 +79,12 @@ WAYS: dict[str, Way] = {
 def test_nothing_is_published_that_is_not_as_expected(lake: Lake, other: Lake, name: str) -> None:
     publish = WAYS[name](lake)
     other.expect("positive amounts", POSITIVE)
-    before, rows = lake.kernel.references.get("main"), ids(lake)
+    before, rows = lake.kernel.references.get_reference("main"), ids(lake)
     with pytest.raises(CommitVetoed) as vetoed:
         publish()
     assert vetoed.value.details["check"] == "positive amounts"
     assert "id = -1" in vetoed.value.details["reason"]
-    assert lake.kernel.references.get("main") == before
+    assert lake.kernel.references.get_reference("main") == before
     assert ids(lake) == ids(other) == rows
 
 
@@ -121,7 +121,7 @@ def test_the_commit_of_a_job_is_asked_about(lake: Lake) -> None:
     for number, value in enumerate((1, 11)):
         job, fence, key = f"{number + 1:032d}", f"{number + 5:032d}", Key.parse("raw.jobs")
         lake.do(BeginJob(id=job, fence=fence, key=key))
-        folder = f"{utc(now_us()):%Y%m%d}-{lake.id.replace('-', '')[:12]}/{fence}/"
+        folder = f"{to_utc_datetime(now_us()):%Y%m%d}-{lake.id.replace('-', '')[:12]}/{fence}/"
         place = Path(lake.about.warehouse) / "_penstock/data" / folder
         place.mkdir(parents=True)
         pq.write_table(pa.table({"n": [value]}), place / f"{value}.parquet")
@@ -253,7 +253,7 @@ def test_what_does_not_hold_now_is_not_expected(lake: Lake) -> None:
     ):
         lake.expect("positive amounts", POSITIVE)
     assert lake.expectations() == ()
-    assert not lake.kernel.references.get("main").note
+    assert not lake.kernel.references.get_reference("main").note
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,9 @@ def test_expectations_are_the_branchs_own(lake: Lake) -> None:
 
 def test_tags_and_branches_that_belong_to_programs_expect_nothing(lake: Lake) -> None:
     lake.tag("v1").create()
-    lake.kernel.references.create("own", Kind.BRANCH, lake.kernel.references.get("main").head, note=b"mine")
+    lake.kernel.references.create_reference(
+        "own", Kind.BRANCH, lake.kernel.references.get_reference("main").head, note=b"mine"
+    )
     for name, why in {"v1": "only branches", "own": "program's private branch"}.items():
         with pytest.raises(InvalidRequest, match=why):
             lake.expect("positive amounts", POSITIVE, name)

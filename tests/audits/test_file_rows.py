@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.audit_rows import FileRows
 from penstock.formats.rows.arrow_types import pa, pq
-from penstock.lake.audits.rows import rows_at
+from penstock.lake.audits.rows import open_rows_at
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
@@ -38,7 +38,7 @@ def written(ending: str) -> bytes:
 
 
 def read(lake: Lake) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rows_at(lake.table("raw.events")).to_arrow().to_pylist()
+    found: list[dict[str, Any]] = open_rows_at(lake.table("raw.events")).to_arrow().to_pylist()
     return found
 
 
@@ -105,7 +105,7 @@ def test_what_a_job_said_of_its_files_is_heeded(lake: Lake) -> None:
         '{"name":"day","type":"string","nullable":true,"metadata":{}}]}'
     )
     layout = TableLayout(format="csv", partition_by=("day",), schema=schema, options={"sep": ";"})
-    found = FileRows(EVENTS, files, layout).begin().read_all().to_pylist()
+    found = FileRows(EVENTS, files, layout).begin_reading().read_all().to_pylist()
     assert found == [
         {"code": "007", "kind": "x", "day": "1"},
         {"code": "8", "kind": None, "day": "1"},

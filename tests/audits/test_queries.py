@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest, Unavailable
 from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.reader import TableRows
 from penstock.lake.audits.queries import AuditQuery, read_query
-from penstock.lake.audits.query_run import SAMPLE_MAX, ask
+from penstock.lake.audits.query_run import SAMPLE_MAX, run_audit_query
 from penstock.model.keys import Key
 
 ORDERS = Key.parse("sales.orders")
@@ -45,7 +45,7 @@ def test_a_query_tells_which_tables_it_names(sql: str, tables: list[str]) -> Non
 def test_a_table_is_found_by_its_key_however_it_is_written(name: str) -> None:
     query = read_query(f"select v from {name} where v > 1")
     (key,) = query.tables
-    found = ask(query, {key: rows(key, pa.table({"v": [1, 2]}))})
+    found = run_audit_query(query, {key: rows(key, pa.table({"v": [1, 2]}))})
     assert found is not None
     assert str(found) == "it finds 1 row, such as v = 2"
 
@@ -57,7 +57,7 @@ def test_no_key_of_a_table_is_taken_by_something_else(name: str) -> None:
     assert sorted(query.tables) == sorted((key, other))
     for tables in (query.tables, query.tables[::-1]):
         there = {key: rows(key, pa.table({"n": [-5]})), other: rows(other, pa.table({"n": [1]}))}
-        assert str(ask(AuditQuery(query.sql, tables), there)) == "it finds 1 row, such as n = -5"
+        assert str(run_audit_query(AuditQuery(query.sql, tables), there)) == "it finds 1 row, such as n = -5"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_no_key_of_a_table_is_taken_by_something_else(name: str) -> None:
 )
 def test_values_that_python_does_not_have_are_told_in_words(value: str, told: str) -> None:
     query = read_query(f"select {value} as v, n from sales.orders")
-    found = ask(query, {ORDERS: rows(ORDERS, pa.table({"n": [1]}))})
+    found = run_audit_query(query, {ORDERS: rows(ORDERS, pa.table({"n": [1]}))})
     assert found is not None
     assert found.rows == ({"v": told, "n": "1"},)
 
@@ -78,17 +78,17 @@ def test_values_that_python_does_not_have_are_told_in_words(value: str, told: st
 def test_some_of_the_rows_are_told_and_whether_there_are_more() -> None:
     query = read_query("select * from sales.orders where n >= 0 order by n")
     many = pa.table({"n": range(1000), "text": ["x" * 500] * 1000})
-    found = ask(query, {ORDERS: rows(ORDERS, many)})
+    found = run_audit_query(query, {ORDERS: rows(ORDERS, many)})
     assert found is not None
     assert [row["n"] for row in found.rows] == [str(one) for one in range(SAMPLE_MAX)]
     assert str(found).startswith("it finds more than 5 rows, such as n = 0, text = 'xxx")
     assert len(str(found)) < 200
-    assert ask(query, {ORDERS: rows(ORDERS, many.slice(0, 0))}) is None
+    assert run_audit_query(query, {ORDERS: rows(ORDERS, many.slice(0, 0))}) is None
 
 
 def test_a_table_that_is_named_twice_is_read_twice() -> None:
     query = read_query("select a.n from sales.orders a join sales.orders b on a.n = b.n + 1")
-    found = ask(query, {ORDERS: rows(ORDERS, pa.table({"n": [1, 2, 3]}))})
+    found = run_audit_query(query, {ORDERS: rows(ORDERS, pa.table({"n": [1, 2, 3]}))})
     assert found is not None
     assert len(found.rows) == 2
 
@@ -99,7 +99,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     for what in (f"'{tmp_path / 'secret.csv'}'", f"read_csv('{tmp_path / 'secret.csv'}')", "secret"):
         with pytest.raises(InvalidRequest, match="the query failed"):
-            ask(AuditQuery(f"select * from sales.orders, {what}", (ORDERS,)), there)
+            run_audit_query(AuditQuery(f"select * from sales.orders, {what}", (ORDERS,)), there)
     assert secret.num_rows == 1
 
 
@@ -110,7 +110,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
 def test_a_query_cannot_open_what_is_closed(sql: str) -> None:
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     with pytest.raises(InvalidRequest, match="the query failed"):
-        ask(AuditQuery(sql, (ORDERS,)), there)
+        run_audit_query(AuditQuery(sql, (ORDERS,)), there)
 
 
 def test_rows_are_read_as_they_are_needed_and_not_held() -> None:
@@ -128,7 +128,7 @@ def test_rows_are_read_as_they_are_needed_and_not_held() -> None:
 
     query = read_query("select sum(n) as s from sales.orders having s < 0")
     large = TableRows(ORDERS, lambda: pa.RecordBatchReader.from_batches(schema, batches()))
-    assert ask(query, {ORDERS: large}) is None
+    assert run_audit_query(query, {ORDERS: large}) is None
     assert len(held) == batches_in_all
     read_ahead_by_arrow = 2**30
     assert max(held) * len(values) < read_ahead_by_arrow * 1.25
@@ -142,10 +142,10 @@ def test_what_a_table_raises_is_raised() -> None:
     schema = pa.schema([("n", pa.int64())])
     gone = TableRows(ORDERS, lambda: pa.RecordBatchReader.from_batches(schema, away()))
     with pytest.raises(Unavailable, match="storage does not answer"):
-        ask(read_query("select max(n) as n from sales.orders having n > 5"), {ORDERS: gone})
+        run_audit_query(read_query("select max(n) as n from sales.orders having n > 5"), {ORDERS: gone})
 
 
 def test_a_column_that_is_not_there_is_told() -> None:
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     with pytest.raises(InvalidRequest, match='"amount" not found'):
-        ask(read_query("select * from sales.orders where amount < 0"), there)
+        run_audit_query(read_query("select * from sales.orders where amount < 0"), there)

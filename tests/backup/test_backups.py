@@ -12,9 +12,9 @@ import pytest
 import penstock
 from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel import backup as backing_up
-from penstock.kernel.backup import BackupMaker, reachable_from
+from penstock.kernel.backup import BackupMaker, find_reachable_objects
 from penstock.kernel.backup_points import PointStore, make_room, read_points
-from penstock.kernel.description import BACKUPS_VERSION, LakeDescription, new_description, read_description
+from penstock.kernel.description import BACKUPS_VERSION, LakeDescription, make_description, read_description
 from penstock.kernel.leases import Leases
 from penstock.lake.backup import (
     backup_lake,
@@ -163,11 +163,11 @@ class RacedStore(WrappedStore):
 
 
 def test_of_two_that_begin_in_one_empty_place_none_is_refused() -> None:
-    lake = new_description(now_us(), "main", "", ())
+    lake = make_description(now_us(), "main", "", ())
     target = MemoryStore()
     make_room(RacedStore(target, lake), lake)
     assert read_description(target).id == lake.id
-    stranger = new_description(now_us(), "main", "", ())
+    stranger = make_description(now_us(), "main", "", ())
     with pytest.raises(InvalidRequest, match="backups of another lake"):
         make_room(RacedStore(MemoryStore(), lake), stranger)
 
@@ -279,15 +279,15 @@ def test_a_backup_waits_for_one_that_was_killed_no_longer_than_its_lease_is_good
     dying.fail(Point.STORE, Killed())
     kernel = reopened(source).kernel
     with pytest.raises(Killed):
-        BackupMaker(dying, QUICK).make(kernel, source_place="here")
+        BackupMaker(dying, QUICK).make_backup(kernel, source_place="here")
     assert [one.is_cut for one in read_points(target)] == [False]
     with Leases(target).store.turn("@lease/backup") as turn:
         assert turn.row is None, "who ends in order lets go at once"
-    left = Leases(target, good_s=0.5, margin_s=0.1).take("backup")
+    left = Leases(target, good_s=0.5, margin_s=0.1).take_lease("backup")
     assert left is not None
-    made = BackupMaker(target, QUICK).make(kernel, source_place="here")
+    made = BackupMaker(target, QUICK).make_backup(kernel, source_place="here")
     assert made.point.is_complete
-    assert not left.keep()
+    assert not left.renew_if_due()
 
 
 def test_two_backups_to_one_place_at_once_take_turns(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_two_backups_to_one_place_at_once_take_turns(tmp_path: Path) -> None:
     def other() -> None:
         maker = BackupMaker(target, QUICK, wait_s=0.0)
         try:
-            maker.make(reopened(source).kernel, source_place="memory:")
+            maker.make_backup(reopened(source).kernel, source_place="memory:")
         except Unavailable as problem:
             refused.append(problem)
 
@@ -395,7 +395,7 @@ class _Careless(WrappedStore):
 def test_what_a_target_has_not_stored_as_it_was_is_found_by_reading_it_back(is_lost: bool) -> None:
     source, whole = new_store(1, 30), MemoryStore()
     back_up(source, whole, register=False)
-    needed = sorted(reachable_from(whole, read_points(whole)) & objects(source).keys())
+    needed = sorted(find_reachable_objects(whole, read_points(whole)) & objects(source).keys())
     assert len(needed) > 40
     for chosen in needed[::4]:
         if isinstance(decode_object(objects(source)[chosen]), Receipt):
@@ -448,7 +448,7 @@ def _needed(source: MemoryStore) -> list[ObjectId]:
     """The objects that a backup has and that are compared with their ids."""
     whole = MemoryStore()
     back_up(source, whole, register=False)
-    found = sorted(reachable_from(whole, read_points(whole)) & objects(source).keys())
+    found = sorted(find_reachable_objects(whole, read_points(whole)) & objects(source).keys())
     return [one for one in found if not isinstance(decode_object(objects(source)[one]), Receipt)]
 
 

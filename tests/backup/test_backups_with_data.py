@@ -306,11 +306,11 @@ def test_a_removal_that_was_killed_is_completed_by_the_next(
 ) -> None:
     made(place, target)
     number = list_backups(target)[0].id
-    delete = backup_files._delete
-    monkeypatch.setattr(backup_files, "_delete", _killed)
+    delete = backup_files._delete_files
+    monkeypatch.setattr(backup_files, "_delete_files", _killed)
     with pytest.raises(Killed):
         expire_backups(place, target, number)
-    monkeypatch.setattr(backup_files, "_delete", delete)
+    monkeypatch.setattr(backup_files, "_delete_files", delete)
     assert [one.id for one in registered_backups(place)] == [number]
     assert forget_backups(place, number) == [number]
     assert data_of(target) == {}
@@ -329,7 +329,7 @@ def test_a_left_backup_with_data_is_forgotten_when_its_files_are_gone(
     assert len(data_of(target)) == 3
     with monkeypatch.context() as dying:
         dying.setattr(BackupMaker, "_copy_all", _damaged)
-        dying.setattr(backup_files, "_delete", _killed)
+        dying.setattr(backup_files, "_delete_files", _killed)
         with pytest.raises(Killed):
             made(place, target)
     assert [one.id for one in registered_backups(place)] == [left.id], "its rows are there"
@@ -354,14 +354,14 @@ def before_copying(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], ob
     """Have something done once, when the files are known and before the first one is copied."""
 
     def before(work: Callable[[], object]) -> None:
-        copy, waiting = backup_files.BackupFiles._copy, [work]
+        copy, waiting = backup_files.BackupFiles._copy_missing_files, [work]
 
         def then(files: backup_files.BackupFiles, *given: object) -> object:
             if waiting:
                 waiting.pop()()
             return copy(files, *given)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(backup_files.BackupFiles, "_copy", then)
+        monkeypatch.setattr(backup_files.BackupFiles, "_copy_missing_files", then)
 
     return before
 

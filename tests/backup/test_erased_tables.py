@@ -91,14 +91,14 @@ def test_an_erase_names_a_backup_that_came_after_its_last_look(
 ) -> None:
     path, target = tmp_path / "lake", tmp_path / "backups"
     fill(path)
-    made, set_horizon = list[str](), EraseRun._set
+    made, set_horizon = list[str](), EraseRun._set_horizon
 
     def back_up_first(run: EraseRun, *given: Any) -> Any:
         if not made:
             made.append(backup_lake(path, target, data=data).point.id)
         return set_horizon(run, *given)
 
-    monkeypatch.setattr(EraseRun, "_set", back_up_first)
+    monkeypatch.setattr(EraseRun, "_set_horizon", back_up_first)
     with alone(path) as lake:
         if kind == DROPPED:
             lake.branch().drop("t")

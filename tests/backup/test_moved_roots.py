@@ -37,7 +37,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
 from penstock.lake.checks import Proposed
 from penstock.lake.embedded import Embedded
-from penstock.lake.moved_locations import location_fields
+from penstock.lake.moved_locations import list_location_fields
 from penstock.lake.root_maps import map_root, unmap_root
 from penstock.model.nessie import DeltaTable
 from penstock.server.access import OpenGate
@@ -161,8 +161,9 @@ def test_all_tables_are_read_at_all_references_and_their_commits_are_the_same(
         assert lake.roots == (str(new),)
         for key in ("a.delta", "a.lance"):
             assert lake.table(key).location.startswith(f"{new}/")
-            stored = lake.kernel.state(lake.kernel.resolve("main")[0])
-            content = lake.catalogue.content_at(lake.kernel.resolve("main")[0], lake.table(key).key)  # type: ignore[attr-defined]
+            head = lake.kernel.resolve_revision("main")[0]
+            stored = lake.kernel.read_state(head)
+            content = lake.catalogue.content_at(head, lake.table(key).key)  # type: ignore[attr-defined]
             assert stored is not None
             assert content.location.startswith(f"{old}/")
         assert lake.table("a.files").files.stat("one.csv").address.startswith(f"{new}/")
@@ -249,7 +250,7 @@ def test_new_tables_are_stored_below_the_old_root_and_made_below_the_new_one(
         lake.create_table("b.placed", data=ids(3), location=str(new / "placed"))
         deltalake.write_deltalake(str(new / "adopted"), ids(4))
         lake.delta.adopt(str(new / "adopted"), "b.adopted")
-        head = lake.kernel.resolve("main")[0]
+        head = lake.kernel.resolve_revision("main")[0]
         for key in ("b.delta", "b.lance", "b.placed", "b.adopted"):
             assert lake.table(key).location.startswith(f"{new}/")
             content = lake.catalogue.content_at(head, lake.table(key).key)  # type: ignore[attr-defined]
@@ -739,5 +740,5 @@ def test_every_field_of_calls_and_answers_that_is_a_location_is_mapped() -> None
         for name in kind.__struct_fields__
         if CALLED & set(name.split("_"))
     }
-    mapped = {(kind.__name__, name) for kind in kinds for name in location_fields(kind)}
+    mapped = {(kind.__name__, name) for kind in kinds for name in list_location_fields(kind)}
     assert named - mapped == NO_LOCATIONS

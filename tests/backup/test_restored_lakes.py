@@ -25,7 +25,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.copy import _Copy
+from penstock.kernel.copy import _LakeCopy
 from penstock.kernel.description import LakeDescription, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
@@ -225,9 +225,9 @@ def test_the_note_of_a_move_is_needed_to_give_the_lake_away(
 ) -> None:
     """It was there when the move began, and somebody removed it, and with it the right to write it again."""
     forks = pool_of(place) / "forks"
-    copy_objects = _Copy._copy_objects
+    copy_objects = _LakeCopy._copy_objects
 
-    def remove_note(self: _Copy) -> None:
+    def remove_note(self: _LakeCopy) -> None:
         copy_objects(self)
         shutil.rmtree(forks)
         forks.write_text("no folder can be made here")
@@ -248,16 +248,16 @@ def test_the_note_of_a_move_is_needed_to_give_the_lake_away(
 def test_a_lake_that_got_its_first_table_while_it_moved_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, seal = tmp_path / "lake", _Copy._seal
+    place, seal = tmp_path / "lake", _LakeCopy._seal_source
     penstock.open(place, create=True, author="ada").close()
 
-    def create_table(self: _Copy) -> None:
+    def create_table(self: _LakeCopy) -> None:
         with penstock.open(place) as lake:
             lake.create_table("a.delta", data=ids(1))
         backup_lake(place, tmp_path / "nightly.backup")
         seal(self)
 
-    monkeypatch.setattr("penstock.kernel.copy._Copy._seal", create_table)
+    monkeypatch.setattr("penstock.kernel.copy._Copy._seal_source", create_table)
     penstock.move(place, tmp_path / "moved")
     assert is_found_where_it_moved(place, tmp_path / "nightly.backup", tmp_path / "moved")
 
@@ -267,12 +267,12 @@ def test_a_move_that_was_refused_leaves_the_note_of_a_copy_under_way_as_it_is(
 ) -> None:
     """Both go to one place, and the copy has just begun."""
     target, seen = tmp_path / "there", list[bytes]()
-    begin = _Copy._begin
+    begin = _LakeCopy._begin_target
 
-    def move_first(self: _Copy) -> Any:
+    def move_first(self: _LakeCopy) -> Any:
         with monkeypatch.context() as patched:
-            patched.setattr("penstock.kernel.copy._Copy._begin", begin)
-            patched.setattr("penstock.kernel.copy._Copy._seal", die)
+            patched.setattr("penstock.kernel.copy._Copy._begin_target", begin)
+            patched.setattr("penstock.kernel.copy._Copy._seal_source", die)
             with pytest.raises(Killed):
                 penstock.move(place, target)
         seen.extend(note.read_bytes() for note in (pool_of(place) / "forks").iterdir())
@@ -281,7 +281,7 @@ def test_a_move_that_was_refused_leaves_the_note_of_a_copy_under_way_as_it_is(
     def die(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr("penstock.kernel.copy._Copy._begin", move_first)
+    monkeypatch.setattr("penstock.kernel.copy._Copy._begin_target", move_first)
     with pytest.raises(InvalidRequest, match="holds part of a move"):
         penstock.copy(place, target)
     (note,) = seen

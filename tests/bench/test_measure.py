@@ -6,11 +6,11 @@ from threading import Event, Thread
 
 import pytest
 
-from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run
+from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run_benchmark
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
-from penstock.bench.measure import LoadMeasurement, measure
+from penstock.bench.measure import LoadMeasurement, measure_writers
 from penstock.bench.tally_store import StoreTally, TallyStore
 from penstock.errors import Denied
 from penstock.kernel.kernel import Kernel
@@ -29,7 +29,7 @@ def measured(commits: int, seconds: float = 2.0) -> LoadMeasurement:
 
 def test_figures_of_a_measurement() -> None:
     found = measured(100)
-    assert (found.commits, found.rate) == (100, 50.0)
+    assert (found.commits, found.commits_per_s) == (100, 50.0)
     assert found.latency_ms(0.5) == pytest.approx(51)
     assert found.latency_ms(0.99) == pytest.approx(100)
     assert found.latency_ms(1) == pytest.approx(100)
@@ -38,7 +38,7 @@ def test_figures_of_a_measurement() -> None:
 
 def test_a_measurement_without_commits_has_no_averages() -> None:
     nothing = LoadMeasurement(seconds=1.0, latencies_s=(), tally=StoreTally())
-    assert (nothing.rate, nothing.commits_per_swap, nothing.calls_per_commit) == (0, None, None)
+    assert (nothing.commits_per_s, nothing.commits_per_swap, nothing.calls_per_commit) == (0, None, None)
     assert nothing.latency_ms(0.5) is None
 
 
@@ -70,10 +70,10 @@ class Noting(TallyStore):
 def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     """A clock cannot be read at the same instant as a tally: between the two, any number may land."""
     store = Noting()
-    branch, *_ = branches = BenchmarkLake(store.inner).branches(1)
-    found = measure(store, Load(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2)
+    branch, *_ = branches = BenchmarkLake(store.inner).create_branches(1)
+    found = measure_writers(store, Load(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2)
     kernel = Kernel(store)
-    landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
+    landed = kernel.history.read_commit(kernel.references.get_reference(branch).head).depth - 1
     assert 3 <= found.commits < landed, "of five swaps, each writer's last may not be acknowledged"
     assert found.seconds >= 0.2
     before, after = store.taken
@@ -94,9 +94,9 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Co
             return super().advance(turn, wish)
 
     store = Gated(MemoryStore())
-    branches = BenchmarkLake(store.inner).branches(4)
+    branches = BenchmarkLake(store.inner).create_branches(4)
     load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[LoadMeasurement]()
-    thread = Thread(target=lambda: found.append(measure(store, load, way, 0.01, 0.0)))
+    thread = Thread(target=lambda: found.append(measure_writers(store, load, way, 0.01, 0.0)))
     thread.start()
     thread.join(0.2)
     assert thread.is_alive(), "it measured although a writer had not been at the last branch"
@@ -113,15 +113,15 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
             return super().advance(turn, wish)
 
     store = Refusing(MemoryStore())
-    branches = BenchmarkLake(store).branches(1)
+    branches = BenchmarkLake(store).create_branches(1)
     with pytest.raises(Denied, match="no more"):
-        measure(store, Load(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600)
+        measure_writers(store, Load(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600)
 
 
 def test_a_plan_is_carried_out_in_its_order() -> None:
     plan = BenchmarkPlan(writers=(1, 2), seconds=0.01)
     announced: list[tuple[LoadShape, int, CommitStrategy]] = []
-    pairs = list(run(BenchmarkLake(MemoryStore()), plan, lambda *what: announced.append(what)))
+    pairs = list(run_benchmark(BenchmarkLake(MemoryStore()), plan, lambda *what: announced.append(what)))
     assert announced == [
         (shape, writers, way) for shape in LoadShape for writers in (1, 2) for way in CommitStrategy
     ]
@@ -132,5 +132,5 @@ def test_a_plan_is_carried_out_in_its_order() -> None:
 
 def test_without_the_naive_loop_there_is_half_as_much_to_do() -> None:
     plan = BenchmarkPlan(shapes=(LoadShape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
-    [pair] = run(BenchmarkLake(MemoryStore()), plan)
+    [pair] = run_benchmark(BenchmarkLake(MemoryStore()), plan)
     assert (plan.measurements, pair.naive, pair.times_naive) == (1, None, None)

@@ -14,10 +14,10 @@ import pytest
 
 import penstock
 from penstock import IcebergTable
-from penstock.bench.benchmark import BenchmarkPlan, run
-from penstock.bench.benchmark_lake import HOME, NOTE, BenchmarkLake, clean, guest, own_lake
+from penstock.bench.benchmark import BenchmarkPlan, run_benchmark
+from penstock.bench.benchmark_lake import HOME, NOTE, BenchmarkLake, clean_up, open_guest_lake, own_lake
 from penstock.errors import InvalidRequest, LakeNotFound, Unavailable
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
@@ -60,7 +60,7 @@ class Stopped(BaseException):
 
 def test_a_directory_that_was_not_there_is_gone_again(tmp_path: Path) -> None:
     with own_lake(str(tmp_path / "deep" / "down")) as site:
-        assert len(list(run(site, PLAN))) == 3
+        assert len(list(run_benchmark(site, PLAN))) == 3
         assert (tmp_path / "deep" / "down" / "penstock.db").exists()
     assert files(tmp_path) == set()
 
@@ -68,14 +68,14 @@ def test_a_directory_that_was_not_there_is_gone_again(tmp_path: Path) -> None:
 def test_of_a_directory_that_was_there_only_the_database_goes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with own_lake(str(tmp_path)) as site:
-        site.branches(2)
+        site.create_branches(2)
     assert files(tmp_path) == {"notes.txt"}
 
 
 def test_a_database_that_was_there_stays_and_is_empty_again(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "penstock.db").close()
     with own_lake(f"sqlite://{tmp_path}") as site:
-        site.branches(2)
+        site.create_branches(2)
         assert len(rows(tmp_path)) == 4
     assert files(tmp_path) == {"penstock.db"}
     assert rows(tmp_path) == []
@@ -100,7 +100,7 @@ def test_a_relative_directory_is_gone_again(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_directory_of_another_embedded_store_is_gone_again(tmp_path: Path) -> None:
     with own_lake(f"rocksdb://{tmp_path}/new/lake") as site:
-        assert len(list(run(site, PLAN))) == 3
+        assert len(list(run_benchmark(site, PLAN))) == 3
         assert (tmp_path / "new" / "lake").is_dir()
     assert files(tmp_path) == set()
 
@@ -114,7 +114,7 @@ def test_interrupted_it_tidies_up(tmp_path: Path, stop: type[BaseException]) -> 
             raise stop
 
     with pytest.raises(stop), own_lake(str(tmp_path / "lake")) as site:
-        list(run(site, PLAN, interrupt))
+        list(run_benchmark(site, PLAN, interrupt))
     assert files(tmp_path) == set()
 
 
@@ -132,9 +132,9 @@ def test_a_store_that_is_not_empty_is_refused_and_left_as_it_is(tmp_path: Path, 
         store.store(sample(1))
     else:
         kernel = Kernel(store)
-        kernel.references.create("mine", Kind.BRANCH, NO_COMMIT)
+        kernel.references.create_reference("mine", Kind.BRANCH, NO_COMMIT)
         if what == "a tombstone":
-            kernel.references.delete("mine")
+            kernel.references.delete_reference("mine")
     before = scan_all(store), rows(tmp_path)
     with pytest.raises(InvalidRequest, match="not empty"), own_lake(str(tmp_path)):
         pass
@@ -145,7 +145,7 @@ def test_a_store_that_is_not_empty_is_refused_and_left_as_it_is(tmp_path: Path, 
 def test_a_lake_that_was_replaced_meanwhile_is_not_erased(tmp_path: Path) -> None:
     def replace(store: Store) -> None:
         store.erase()
-        write_description(store, new_description(1, "main", "", ()))
+        write_description(store, make_description(1, "main", "", ()))
 
     place = tmp_path / "new"
     with pytest.raises(InvalidRequest, match="was replaced"), own_lake(str(place)) as site:
@@ -158,8 +158,8 @@ def test_a_lake_that_was_replaced_meanwhile_is_not_erased(tmp_path: Path) -> Non
 
 def test_as_a_guest_it_leaves_the_rows_as_they_were(lake: Path) -> None:
     before = rows(lake)
-    with guest(str(lake)) as site:
-        list(run(site, PLAN))
+    with open_guest_lake(str(lake)) as site:
+        list(run_benchmark(site, PLAN))
         assert len(rows(lake)) == len(before) + 64
     assert rows(lake) == before
     with penstock.open(lake) as opened:
@@ -171,8 +171,8 @@ def test_what_a_guest_leaves_the_sweep_removes(lake: Path) -> None:
     with penstock.open(lake, settings=settings) as opened:
         opened.sweep()
         kept = {one.id for one in scan_all(opened.kernel.store)}
-        with guest(str(lake)) as site:
-            site.branches(3)
+        with open_guest_lake(str(lake)) as site:
+            site.create_branches(3)
         assert {one.id for one in scan_all(opened.kernel.store)} > kept
         opened.sweep()
         assert {one.id for one in scan_all(opened.kernel.store)} == kept
@@ -181,37 +181,40 @@ def test_what_a_guest_leaves_the_sweep_removes(lake: Path) -> None:
 @pytest.mark.parametrize("stop", [Stopped, KeyboardInterrupt])
 def test_an_interrupted_guest_deletes_its_branches(lake: Path, stop: type[BaseException]) -> None:
     def begin(site: BenchmarkLake) -> None:
-        site.branches(5)
+        site.create_branches(5)
         raise stop
 
     before = rows(lake)
-    with pytest.raises(stop), guest(str(lake)) as site:
+    with pytest.raises(stop), open_guest_lake(str(lake)) as site:
         begin(site)
     assert rows(lake) == before
 
 
 def test_a_branch_that_somebody_deleted_is_no_hindrance(lake: Path) -> None:
     before = rows(lake)
-    with guest(str(lake)) as site:
-        first, *_ = site.branches(3)
+    with open_guest_lake(str(lake)) as site:
+        first, *_ = site.create_branches(3)
         with penstock.open(lake) as opened:
-            opened.kernel.references.delete(first, leave_log=False)
+            opened.kernel.references.delete_reference(first, leave_log=False)
     assert rows(lake) == before
 
 
 def test_a_guest_needs_a_lake(tmp_path: Path) -> None:
-    with pytest.raises(LakeNotFound), guest(str(tmp_path / "nowhere")):
+    with pytest.raises(LakeNotFound), open_guest_lake(str(tmp_path / "nowhere")):
         pass
     assert files(tmp_path) == set()
 
 
 def test_what_cannot_be_removed_is_told_with_the_way_out(lake: Path) -> None:
     def lose_the_rows(site: BenchmarkLake) -> None:
-        site.branches(1)
+        site.create_branches(1)
         with closing(sqlite3.connect(lake / "penstock.db")) as connection, connection:
             connection.execute("DROP TABLE refs")
 
-    with pytest.raises(Unavailable, match=r"could not be removed(.|\n)*--clean"), guest(str(lake)) as site:
+    with (
+        pytest.raises(Unavailable, match=r"could not be removed(.|\n)*--clean"),
+        open_guest_lake(str(lake)) as site,
+    ):
         lose_the_rows(site)
 
 
@@ -238,14 +241,14 @@ def test_branches_that_were_left_are_deleted_and_no_others(lake: Path) -> None:
     before = rows(lake)
     killed("guest", lake)
     assert len(rows(lake)) == len(before) + 3
-    assert clean(str(lake)).branches == 3
+    assert clean_up(str(lake)).branches == 3
     assert rows(lake) == before
-    assert clean(str(lake)).branches == 0
+    assert clean_up(str(lake)).branches == 0
 
 
 def test_a_lake_that_was_left_is_erased(tmp_path: Path) -> None:
     killed("own_lake", tmp_path)
-    assert clean(str(tmp_path)).branches == 4
+    assert clean_up(str(tmp_path)).branches == 4
     assert rows(tmp_path) == []
     with own_lake(str(tmp_path)):
         pass
@@ -259,5 +262,5 @@ def test_a_lake_that_was_left_and_taken_up_is_not_erased(tmp_path: Path) -> None
         opened.branch("mine").create()
     before = rows(tmp_path)
     with pytest.raises(InvalidRequest, match="somebody else uses it"):
-        clean(str(tmp_path))
+        clean_up(str(tmp_path))
     assert rows(tmp_path) == before

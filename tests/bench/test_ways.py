@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import META, CommitStrategy, NaiveLoop
-from penstock.bench.load import TABLES, Load, LoadShape, put
+from penstock.bench.load import TABLES, Load, LoadShape, make_put
 from penstock.bench.tally_store import TallyStore
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
@@ -40,19 +40,19 @@ def store(inner: Store) -> TallyStore:
 
 def depth(store: Store, branch: str) -> int:
     kernel = Kernel(store)
-    return kernel.history.commit(kernel.references.get(branch).head).depth
+    return kernel.history.read_commit(kernel.references.get_reference(branch).head).depth
 
 
 @pytest.mark.parametrize("way", CommitStrategy)
 def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: CommitStrategy) -> None:
-    branch, *_ = branches = BenchmarkLake(store).branches(1)
+    branch, *_ = branches = BenchmarkLake(store).create_branches(1)
     load, stop = Load(LoadShape.ONE_BRANCH, 4, branches), Event()
     committing, barrier = way.start(store, 4, stop), Barrier(4)
     landed: list[bool] = []
 
     def write(writer: int) -> None:
         barrier.wait()
-        landed.extend(committing.commit(writer, branch, load.operation(writer)) for _ in range(5))
+        landed.extend(committing.commit_once(writer, branch, load.next_operation(writer)) for _ in range(5))
 
     before, at_first = store.tally, depth(store, branch)
     threads = [Thread(target=write, args=(writer,)) for writer in range(4)]
@@ -78,15 +78,15 @@ class Overtaking(TallyStore):
         row = super().reference(name)
         if self._times:
             self._times -= 1
-            self._other.commit(name, [put(TABLES - 1, self._times + 1)], META)
+            self._other.commit(name, [make_put(TABLES - 1, self._times + 1)], META)
         return row
 
 
 def test_a_naive_writer_who_was_overtaken_begins_anew(inner: Store) -> None:
-    branch, *_ = BenchmarkLake(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).create_branches(1)
     store, at_first = Overtaking(inner, times=3), depth(inner, branch)
     naive = NaiveLoop(store, 1, Event())
-    assert naive.commit(0, branch, put(0, 1))
+    assert naive.commit_once(0, branch, make_put(0, 1))
     assert depth(inner, branch) == at_first + 4
     assert (store.tally.swaps, store.tally.lost_swaps) == (1, 3)
     assert naive.tries == [4]
@@ -97,13 +97,13 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
 
     class Ending(Overtaking):
         def note(self, advanced: AdvanceResult) -> None:
-            super().note(advanced)
+            super().count_swap(advanced)
             if self.tally.lost_swaps == 3:
                 stop.set()
 
-    branch, *_ = BenchmarkLake(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).create_branches(1)
     store = Ending(inner, times=1000)
-    assert not NaiveLoop(store, 1, stop).commit(0, branch, put(0, 1))
+    assert not NaiveLoop(store, 1, stop).commit_once(0, branch, make_put(0, 1))
     assert (store.tally.swaps, store.tally.lost_swaps) == (0, 3)
 
 
@@ -115,9 +115,9 @@ def test_a_naive_writer_who_got_no_answer_begins_anew(inner: Store) -> None:
                 raise OutcomeUnknown("no answer")
             return advanced
 
-    branch, *_ = BenchmarkLake(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).create_branches(1)
     store, at_first = Silent(inner), depth(inner, branch)
-    assert NaiveLoop(store, 1, Event()).commit(0, branch, put(0, 1))
+    assert NaiveLoop(store, 1, Event()).commit_once(0, branch, make_put(0, 1))
     assert depth(inner, branch) == at_first + 2, "nobody can tell it that it had landed"
 
 
@@ -136,8 +136,8 @@ def test_a_row_from_memory_costs_no_call() -> None:
 
 @pytest.mark.parametrize("way", CommitStrategy)
 def test_an_error_that_no_waiting_cures_is_raised(store: TallyStore, way: CommitStrategy) -> None:
-    branch, *_ = BenchmarkLake(store).branches(1)
-    head = Kernel(store).references.get(branch).head
+    branch, *_ = BenchmarkLake(store).create_branches(1)
+    head = Kernel(store).references.get_reference(branch).head
     store.delete([one for one in scan_all(store) if one.id == head])
     with pytest.raises(Damaged):
-        way.start(store, 1, Event()).commit(0, branch, put(0, 1))
+        way.start(store, 1, Event()).commit_once(0, branch, make_put(0, 1))

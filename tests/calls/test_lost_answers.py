@@ -18,13 +18,13 @@ from _pytest.mark import ParameterSet
 import penstock
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, DeleteLanceVersions
-from penstock.lake.call import Call, RetrySafety, WriteCall, retry_of
+from penstock.lake.call import Call, RetrySafety, WriteCall, retry_safety_of
 from penstock.lake.calls import CALLS, GetOutcome
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.remote_connection import PREFIX
 from penstock.model.keys import Key
-from penstock.wire.requests import request_of
+from penstock.wire.requests import make_wire_request
 from tests.calls import gateway as faults
 from tests.calls.answers import commit_names, differences, plain
 from tests.calls.examples import EXAMPLES, READS, WRITES
@@ -126,7 +126,7 @@ def cases() -> Iterator[ParameterSet]:
 def test_every_call_has_an_example(bench: Bench) -> None:
     assert {type(make(bench.world)) for make in EXAMPLES.values()} == set(CALLS)
     changing = {
-        name for name, make in EXAMPLES.items() if retry_of(make(bench.world)) is not RetrySafety.READ
+        name for name, make in EXAMPLES.items() if retry_safety_of(make(bench.world)) is not RetrySafety.READ
     }
     assert changing == set(WRITES)
 
@@ -137,7 +137,7 @@ def test_a_call_has_one_effect_and_its_true_answer(bench: Bench, name: str, faul
     act, times = FAULTS[fault]
     call = EXAMPLES[name](bench.world)
     with bench.far() as lake:
-        request = request_of(call)
+        request = make_wire_request(call)
         with bench.network.spoiling(request.method, PREFIX + request.target, act, times):
             came = bench.come(lake, call)
         assert bench.network.spoilt > 0
@@ -159,7 +159,7 @@ def test_a_read_is_answered_truly_or_not_at_all_and_changes_nothing(bench: Bench
             call = make(bench.world)
             expected = bench.answer(lake, call)
             assert not isinstance(expected, PenstockError), name
-            request = request_of(call)
+            request = make_wire_request(call)
             with bench.network.spoiling(request.method, PREFIX + request.target, act, times):
                 found = bench.answer(lake, call)
             assert bench.network.spoilt > 0, name

@@ -14,9 +14,9 @@ import msgspec
 import penstock
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.calls import BeginJob, ListFiles, ListJobs
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import (
     CommitLance,
@@ -63,13 +63,13 @@ class World:
         with penstock.open(self.lake_folder, create=True, author="tester") as lake:
             self.lake_id = lake.id
             _fill(lake, self.tables)
-            self.pool_folder = new_folder(lake.id, FOLDER, now_us())
+            self.pool_folder = make_folder_name(lake.id, FOLDER, now_us())
             self.token_id = lake.tokens()[0].id
-            pooled = Path(pool_of(lake.warehouse)) / self.pool_folder / "new.txt"
+            pooled = Path(find_pool(lake.warehouse)) / self.pool_folder / "new.txt"
             pooled.parent.mkdir(parents=True)
             pooled.write_bytes(b"new")
             begun = lake.do(BeginJob(id=JOB, fence=FENCE, key=RAW))
-            self.job_folder = begun.folder.removeprefix(pool_of(lake.warehouse))
+            self.job_folder = begun.folder.removeprefix(find_pool(lake.warehouse))
             Path(begun.folder).mkdir(parents=True)
             (Path(begun.folder) / "job.txt").write_bytes(b"of a job")
             self.staged = self._vectors(lake, template)
@@ -141,12 +141,12 @@ def _arrow() -> Any:
 
 def _numbered(schema: Any) -> Any:
     """Columns, and one that numbers rows."""
-    from penstock.formats.rows.arrow_types import schema_of
+    from penstock.formats.rows.arrow_types import make_schema
     from penstock.formats.rows.schema import Field, StructType
 
     notes = {"delta.identity.start": 1, "delta.identity.step": 1}
     number = Field(name="n", type="long", nullable=True, metadata=notes)
-    return StructType((*schema_of(schema).fields, number))
+    return StructType((*make_schema(schema).fields, number))
 
 
 def _fill(lake: Lake, tables: Path) -> None:

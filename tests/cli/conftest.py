@@ -109,8 +109,8 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _ages_as_of_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test does is told as of just now, however long it takes to come to the end."""
-    begun, look_at = datetime.now(UTC), Screen.of
-    monkeypatch.setattr(Screen, "of", staticmethod(lambda stream: look_at(stream)._replace(now=begun)))
+    begun, look_at = datetime.now(UTC), Screen.of_stream
+    monkeypatch.setattr(Screen, "of_stream", staticmethod(lambda stream: look_at(stream)._replace(now=begun)))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.cli.installation import check_installation
 from penstock.errors import Denied
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.copy import move_lake
@@ -33,7 +33,7 @@ class Fading:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue, self.page_max, self.has_faded = catalogue, catalogue.page_max, False
 
-    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+    def do(self, call: calls.Call[R], progress: Progress = show_no_progress) -> R:
         if self.has_faded and isinstance(call, READS):
             raise Denied("nobody may read this now")
         return self._catalogue.do(call, progress)

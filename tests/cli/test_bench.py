@@ -128,8 +128,8 @@ def test_what_cannot_be_measured_is_a_usage_error(wrong: list[str], terminal: Te
 
 def test_what_a_killed_one_left_is_removed(forked: Terminal) -> None:
     with penstock.open(forked.place) as lake:
-        head = lake.kernel.references.get("main").head
-        lake.kernel.references.create("bench/a/00", Kind.BRANCH, head, note=b"penstock bench")
+        head = lake.kernel.references.get_reference("main").head
+        lake.kernel.references.create_reference("bench/a/00", Kind.BRANCH, head, note=b"penstock bench")
         lake.branch("bench/mine").create()
     assert forked("bench", "--clean").lines[0].startswith("removed 1 branch of an earlier bench from ")
     assert forked.json("bench", "--clean")["removed"] == 0

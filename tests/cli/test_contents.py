@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from penstock.cli.commands.tables import put
-from penstock.cli.contents import SHORT_NAMES, from_fields, from_json
+from penstock.cli.contents import SHORT_NAMES, parse_content_fields, parse_content_json
 from penstock.errors import InvalidContent
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.model.content import AnyContent, Namespace, Unknown, content_types
+from penstock.model.content import AnyContent, Namespace, Unknown, load_content_types
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.wire import json
 
@@ -34,16 +34,16 @@ CONTENTS: list[AnyContent] = [
 
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda one: type(one).__name__)
 def test_what_is_printed_can_be_put_again(content: AnyContent) -> None:
-    assert from_json(json.encode(content, AnyContent)) == content
+    assert parse_content_json(json.encode(content, AnyContent)) == content
 
 
 def test_every_type_is_covered() -> None:
-    assert {type(one) for one in CONTENTS} == set(content_types().values())
+    assert {type(one) for one in CONTENTS} == set(load_content_types().values())
 
 
 def test_an_object_has_its_type_first_and_plain_values() -> None:
     content = IcebergTable(id=ID, metadata_location="s3://x")
-    assert json.dump(content, AnyContent) == {
+    assert json.to_json_value(content, AnyContent) == {
         "type": "ICEBERG_TABLE",
         "id": ID,
         "metadata_location": "s3://x",
@@ -56,24 +56,26 @@ def test_an_object_has_its_type_first_and_plain_values() -> None:
 
 @pytest.mark.parametrize("name", ["iceberg", "ICEBERG_TABLE", "iceberg_table", "Iceberg-Table"])
 def test_a_type_may_be_written_in_several_ways(name: str) -> None:
-    assert from_fields(name, ["metadata_location=s3://x=y", "snapshot_id=-5"]) == IcebergTable(
+    assert parse_content_fields(name, ["metadata_location=s3://x=y", "snapshot_id=-5"]) == IcebergTable(
         metadata_location="s3://x=y", snapshot_id=-5
     )
 
 
 def test_fields_that_are_lists_may_be_repeated() -> None:
-    found = from_fields("delta", ["metadata_location_history=a", "metadata_location_history=b", "state=AAE="])
+    found = parse_content_fields(
+        "delta", ["metadata_location_history=a", "metadata_location_history=b", "state=AAE="]
+    )
     assert found == DeltaTable(metadata_location_history=("a", "b"), state=b"\x00\x01")
 
 
 def test_short_names_stand_for_types_that_there_are() -> None:
-    assert set(SHORT_NAMES.values()) < set(content_types())
+    assert set(SHORT_NAMES.values()) < set(load_content_types())
 
 
 def test_the_help_of_put_names_the_fields_that_there_are() -> None:
     listed = dict(re.findall(r"^(\w+) {2,}(.+)$", inspect.cleandoc(put.help or ""), re.MULTILINE))
     for short, names in listed.items():
-        kind = content_types()[SHORT_NAMES[short]]
+        kind = load_content_types()[SHORT_NAMES[short]]
         told = set(names.split(", "))
         # A format's own state, and what it holds, are for programs.
         assert told == set(kind.__struct_fields__) - {"id", "state", "held"}
@@ -99,7 +101,7 @@ def test_the_help_of_put_names_the_fields_that_there_are() -> None:
 )
 def test_a_wrong_object_is_refused_with_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(InvalidContent, match=re.escape(message)):
-        from_json(text)
+        parse_content_json(text)
 
 
 @pytest.mark.parametrize(
@@ -114,4 +116,4 @@ def test_a_wrong_object_is_refused_with_what_is_wrong(text: str, message: str) -
 )
 def test_wrong_fields_are_refused_with_what_is_wrong(kind: str, given: list[Any], message: str) -> None:
     with pytest.raises(InvalidContent, match=re.escape(message)):
-        from_fields(kind, given)
+        parse_content_fields(kind, given)

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.cli import progress
-from penstock.kernel.lake_seal import seal
+from penstock.kernel.lake_seal import seal_lake
 from tests.cli.conftest import Terminal
 
 
@@ -136,7 +136,7 @@ def test_an_undone_move_as_an_object(forked: Terminal, tmp_path: Path) -> None:
 
 def test_a_move_can_be_cancelled_until_it_is_complete(forked: Terminal, tmp_path: Path) -> None:
     with penstock.open(forked.place) as lake, ThreadPoolExecutor(1) as workers:
-        list(seal(lake.kernel, "some-copy", "postgresql://there/lake", "mover", workers))
+        list(seal_lake(lake.kernel, "some-copy", "postgresql://there/lake", "mover", workers))
     refused = forked("put", "t", "--type", "lance", status=1)
     assert "is moving to postgresql://there/lake" in refused.err
     assert "--cancel" in refused.err
@@ -153,7 +153,7 @@ def test_a_move_can_be_cancelled_until_it_is_complete(forked: Terminal, tmp_path
 
 def test_a_cancelled_move_as_an_object(forked: Terminal) -> None:
     with penstock.open(forked.place) as lake, ThreadPoolExecutor(1) as workers:
-        list(seal(lake.kernel, "some-copy", "s3://there/lake", "mover", workers))
+        list(seal_lake(lake.kernel, "some-copy", "s3://there/lake", "mover", workers))
     found = forked.plain("move", str(forked.place), "--cancel", "--json").json
     places = {"source": str(forked.place), "target": "s3://there/lake"}
     assert found == {"state": "cancelled", **places, "copied": None}

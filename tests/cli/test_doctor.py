@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.cli.commands import doctor
-from penstock.cli.rendering.times import iso
+from penstock.cli.rendering.times import format_iso_time
 from penstock.errors import Denied, Unavailable
 from penstock.formats.delta.cli import format_cli
 from penstock.lake.copy import copy_lake
@@ -91,7 +91,7 @@ def test_a_place_that_replaces_files_is_found(tmp_path: Path, monkeypatch: pytes
         return opened(self, mode.replace("x", "w"), **options)
 
     monkeypatch.setattr(Path, "open", replacing)
-    found = doctor._put_if_absent(tmp_path)
+    found = doctor._check_put_if_absent(tmp_path)
     assert (found.state, list(tmp_path.iterdir())) == ("failed", [])
 
 
@@ -151,7 +151,7 @@ def test_a_real_bucket_is_written_and_left_as_it_was(
         f"{root} can be written, and put-if-absent works there",
     )
     places = Places()
-    assert list(places.at(root).list("")) == []
+    assert list(places.open_place(root).list("")) == []
     places.close()
 
 
@@ -178,7 +178,7 @@ def test_the_search_for_repairs_ends_in_time(terminal: Terminal, monkeypatch: py
 
 
 def test_a_place_that_cannot_be_written_is_found(tmp_path: Path) -> None:
-    found = doctor._put_if_absent(tmp_path / "gone")
+    found = doctor._check_put_if_absent(tmp_path / "gone")
     assert (found.state, "cannot be written" in found.finding) == ("failed", True)
 
 
@@ -227,7 +227,7 @@ def test_a_clock_before_the_newest_commit(tmp_path: Path) -> None:
         newest = lake.branch().put("t", IcebergTable(metadata_location="s3://x"))
     found = checks(Terminal(tmp_path / "lake"), status=1)["clock"]
     assert found["state"] == "failed"
-    assert f"the newest commit is from {iso(newest.time)}" in found["finding"]
+    assert f"the newest commit is from {format_iso_time(newest.time)}" in found["finding"]
     assert "set this machine's clock" in found["advice"]
 
 

@@ -7,13 +7,13 @@ from textwrap import dedent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.commit_graph import graph
+from penstock.model.commit_graph import draw_commit_graph
 
 
 def drawn(history: str) -> str:
     """The graph of commits written as ``name: parents``, newest first, with the name after each node."""
     commits = [line.split(":") for line in history.split("/")]
-    rows = graph((name.strip(), parents.split()) for name, parents in commits)
+    rows = draw_commit_graph((name.strip(), parents.split()) for name, parents in commits)
     lines = []
     for (name, _), row in zip(commits, rows, strict=True):
         lines += [f"{row.node} {name.strip()}", row.below]
@@ -182,7 +182,7 @@ def test_every_row_has_one_node_and_every_parent_a_lane(steps: list[list[int]]) 
     # Commit number i has the parents i + s for each step s; those beyond the end are never reached.
     commits = [(str(i), [str(i + s) for s in parents]) for i, parents in enumerate(steps)]
     waiting: set[str] = set()
-    for (name, parents), row in zip(commits, graph(commits), strict=True):
+    for (name, parents), row in zip(commits, draw_commit_graph(commits), strict=True):
         waiting = (waiting - {name}) | set(parents)
         assert row.node.count("●") == 1
         # Two lanes may lead to one commit; none may be missing.

@@ -7,16 +7,18 @@ import sys
 import pytest
 
 from penstock.cli import installation
-from penstock.cli.installation import CORE, LibraryRequirement, parse_requirement, release
+from penstock.cli.installation import CORE, LibraryRequirement, parse_release, parse_requirement
 from penstock.spark import jar
 
 LANCE = {"lance-namespace": "0.13.0", "pyarrow": "26.0.1", "pylance": "14.0.2"}
 
 
 def test_every_requirement_of_the_package_can_be_checked() -> None:
-    needed = installation.requirements()
+    needed = installation.read_requirements()
     assert [one.name for one in needed[CORE]] == ["click", "msgspec", "urllib3"]
-    assert all(one.bounds[0][0] in (">=", "<") and one.range for extra in needed.values() for one in extra)
+    assert all(
+        one.bounds[0][0] in (">=", "<") and one.version_range for extra in needed.values() for one in extra
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,19 +35,19 @@ def test_a_requirement_of_another_kind_is_not_misread(text: str) -> None:
 )
 def test_versions_are_compared_by_their_numbers(version: str, allowed: bool) -> None:
     pyspark = parse_requirement("pyspark[sql]<4.4,>=4.1; extra == 'spark'")
-    assert (pyspark.name, pyspark.extra, pyspark.range) == ("pyspark", "spark", "< 4.4, >= 4.1")
-    assert pyspark.allows(version) is allowed
+    assert (pyspark.name, pyspark.extra, pyspark.version_range) == ("pyspark", "spark", "< 4.4, >= 4.1")
+    assert pyspark.allows_version(version) is allowed
 
 
 def test_zeros_at_the_end_make_no_newer_version() -> None:
-    assert release("14.0.0") == release("14") < release("14.0.1") < release("14.10")
+    assert parse_release("14.0.0") == parse_release("14") < parse_release("14.0.1") < parse_release("14.10")
 
 
 def test_an_extra_is_installed_or_partly_so_or_not() -> None:
-    assert installation.is_begun("lance", LANCE)
-    assert installation.is_begun("lance", {"pylance": "14.0.2"})
-    assert not installation.is_begun("lance", {"pyarrow": "26.0.1"}), "others need pyarrow too"
-    assert installation.is_begun("delta", {"pyarrow": "26.0.1"})
+    assert installation.is_extra_begun("lance", LANCE)
+    assert installation.is_extra_begun("lance", {"pylance": "14.0.2"})
+    assert not installation.is_extra_begun("lance", {"pyarrow": "26.0.1"}), "others need pyarrow too"
+    assert installation.is_extra_begun("delta", {"pyarrow": "26.0.1"})
 
 
 def test_a_part_that_is_missing_is_named_with_what_brings_it() -> None:
@@ -61,7 +63,7 @@ def test_a_version_out_of_bounds_is_named_with_the_bounds() -> None:
 
 
 def test_a_version_that_nobody_tested_is_told_without_alarm() -> None:
-    tested = installation.tested_versions()["pylance"]
+    tested = installation.read_tested_versions()["pylance"]
     found = installation.check_extra("lance", {**LANCE, "pylance": "99.1"})
     assert (found.state, found.advice) == ("ok", "")
     assert found.finding.endswith(f"pylance 99.1 (newer than the tested {tested})")
@@ -74,7 +76,7 @@ def test_penstock_without_its_own_libraries_has_failed() -> None:
 
 
 def test_extras_that_are_not_there_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "installed_versions", lambda: {"uvicorn": "0.54.0"})
+    monkeypatch.setattr(installation, "find_installed_versions", lambda: {"uvicorn": "0.54.0"})
     found = {one.name: one for one in installation.check_installation()}
     assert found["extra server"].state == "warning"
     assert "extra lance" not in found

@@ -14,7 +14,7 @@ from lance_namespace import CreateTableTagRequest
 
 import penstock
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.state import LanceVersionReader, state_of
+from penstock.formats.lance.state import LanceVersionReader, decode_state
 from tests.cli.conftest import Terminal, anywhere
 
 
@@ -80,7 +80,7 @@ def test_versions_are_promoted_by_hand(terminal: Terminal, items: str) -> None:
     with penstock.open(terminal.place, catch_up=False) as lake:
         content = lake.table(items).content
         assert isinstance(content, LanceTable)
-        found = LanceVersionReader(lake.kernel.objects, state_of(content)).newest()
+        found = LanceVersionReader(lake.kernel.objects, decode_state(content)).find_newest()
     assert found is not None
     newest.rename(location / found[1].staged)  # as if nobody had come to promote it
     assert terminal("lance", "promote", items).lines[0].split()[:2] == ["items", "v2"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.rendering.merges import MergeSides, merge_page
+from penstock.cli.rendering.merges import MergeSides, format_merge_page
 from penstock.cli.rendering.screen import Screen
 from tests.cli.conftest import Terminal, anywhere
 from tests.cli.test_history import blurred
@@ -438,7 +438,7 @@ def test_a_reason_is_told_whole_on_a_narrow_screen(forked_delta: Terminal) -> No
     with penstock.open(forked_delta.place) as lake:
         result = lake.merge("fix", dry_run=True)
     sides = MergeSides("fix", "main", changes=lambda *_: [], brings=lambda _: "")
-    lines = list(merge_page(Screen(width=60), "fix → main", sides, result))
+    lines = list(format_merge_page(Screen(width=60), "fix → main", sides, result))
     clash = lines[2 : next(at for at, line in enumerate(lines) if "sales.returns" in line)]
     assert len(clash) > 1
     told = " ".join(line.strip() for line in clash)

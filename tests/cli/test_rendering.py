@@ -11,10 +11,10 @@ import pytest
 
 from penstock.cli import format_cli, progress
 from penstock.cli.format_cli import FormatCli
-from penstock.cli.rendering.contents import change, fields, version
-from penstock.cli.rendering.screen import Screen, cells, clip, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns, flow
-from penstock.cli.rendering.times import ago, format_count, iso, moment, size
+from penstock.cli.rendering.contents import describe_change, describe_version, list_fields
+from penstock.cli.rendering.screen import Screen, clip_text, escape_controls, measure_width
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns, fit_items_on_line
+from penstock.cli.rendering.times import format_age, format_count, format_iso_time, format_size, parse_moment
 from penstock.formats.lance.content import LanceTable
 from penstock.model.content import Namespace
 from penstock.model.nessie import DeltaTable, IcebergTable
@@ -37,39 +37,39 @@ class Tty(io.StringIO):
 def test_a_terminal_has_colours_and_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "77")
     monkeypatch.setenv("TERM", "xterm")
-    screen = Screen.of(Tty())
+    screen = Screen.of_stream(Tty())
     assert (screen.width, screen.colour) == (77, True)
-    assert screen.paint("main", "name") == "\x1b[1;36mmain\x1b[0m"
+    assert screen.style("main", "name") == "\x1b[1;36mmain\x1b[0m"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_declined(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv(name, value)
-    assert Screen.of(Tty()).paint("main", "name") == "main"
+    assert Screen.of_stream(Tty()).style("main", "name") == "main"
 
 
 def test_a_file_has_neither_colours_nor_a_width() -> None:
-    screen = Screen.of(io.StringIO())
+    screen = Screen.of_stream(io.StringIO())
     assert (screen.width, screen.colour) == (None, False)
 
 
 def test_a_stream_that_knows_no_lines_gets_plain_characters() -> None:
-    screen = Screen.of(io.TextIOWrapper(io.BytesIO(), "ascii"))
-    assert screen.spell("●─╮ main → dev … more") == "*-\\ main -> dev ... more"
+    screen = Screen.of_stream(io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert screen.replace_unsupported("●─╮ main → dev … more") == "*-\\ main -> dev ... more"
 
 
 def test_text_cannot_command_the_terminal() -> None:
-    assert printable("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
-    assert printable("größe 大小") == "größe 大小"
+    assert escape_controls("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
+    assert escape_controls("größe 大小") == "größe 大小"
 
 
 def test_wide_characters_take_two_columns() -> None:
-    assert cells("大小") == 4
-    assert cells("e\u0301") == 1
-    assert clip("大小大小", 6) == "大小…"
-    assert clip("orders", 6) == "orders"
-    assert clip("customers", 6) == "custo…"
+    assert measure_width("大小") == 4
+    assert measure_width("e\u0301") == 1
+    assert clip_text("大小大小", 6) == "大小…"
+    assert clip_text("orders", 6) == "orders"
+    assert clip_text("customers", 6) == "custo…"
 
 
 # -- columns -----------------------------------------------------------------------------------------------
@@ -77,34 +77,34 @@ def test_wide_characters_take_two_columns() -> None:
 
 def test_columns_line_up_and_empty_ones_vanish() -> None:
     rows = [["a", "", "short", "1"], ["大小", "", "longer text", "22"]]
-    assert list(columns(Screen(), rows)) == ["a     short        1", "大小  longer text  22"]
+    assert list(align_columns(Screen(), rows)) == ["a     short        1", "大小  longer text  22"]
 
 
 def test_a_screen_that_is_too_narrow_shortens_the_flexible_column() -> None:
     rows = [["id", "a message that is far too long for this", "ada"]]
-    (line,) = columns(Screen(width=30), rows, flexible=1)
+    (line,) = align_columns(Screen(width=30), rows, flexible=1)
     assert line == "id  a message that is fa…  ada"
-    (line,) = columns(Screen(width=5), rows, flexible=1)
+    (line,) = align_columns(Screen(width=5), rows, flexible=1)
     assert line == "id  a message t…  ada", "it stays readable on a screen of any width"
 
 
 def test_colours_do_not_count_as_width() -> None:
     rows: list[Row] = [[StyledText("a", "id"), "x"], [StyledText("bb", "id"), "y"]]
-    plain = list(columns(Screen(), rows))
+    plain = list(align_columns(Screen(), rows))
     assert plain == ["a   x", "bb  y"]
-    painted = list(columns(Screen(colour=True), rows))
+    painted = list(align_columns(Screen(colour=True), rows))
     assert painted == ["\x1b[33ma\x1b[0m   x", "\x1b[33mbb\x1b[0m  y"]
 
 
 def test_no_rows_are_no_lines() -> None:
-    assert list(columns(Screen(), [])) == []
+    assert list(align_columns(Screen(), [])) == []
 
 
 def test_what_does_not_fit_on_a_line_is_counted() -> None:
     items = [StyledText(f"+ sales.t{number}") for number in range(9)]
-    assert flow(Screen(width=40), items) == "+ sales.t0   + sales.t1   … 7 more"
-    assert flow(Screen(width=5), items[:2]).startswith("+ sales.t0"), "at least one is shown"
-    assert flow(Screen(), items).count("sales") == 9
+    assert fit_items_on_line(Screen(width=40), items) == "+ sales.t0   + sales.t1   … 7 more"
+    assert fit_items_on_line(Screen(width=5), items[:2]).startswith("+ sales.t0"), "at least one is shown"
+    assert fit_items_on_line(Screen(), items).count("sales") == 9
 
 
 # -- times -------------------------------------------------------------------------------------------------
@@ -126,19 +126,19 @@ def test_what_does_not_fit_on_a_line_is_counted() -> None:
     ],
 )
 def test_times_are_told_as_people_say_them(seconds: int, text: str) -> None:
-    assert ago(NOW - timedelta(seconds=seconds), NOW) == text
+    assert format_age(NOW - timedelta(seconds=seconds), NOW) == text
 
 
 def test_a_moment_can_be_told_by_how_long_ago_it_was() -> None:
-    assert moment("2h", NOW) == NOW - timedelta(hours=2)
-    assert moment("30 min ago", NOW) == NOW - timedelta(minutes=30)
-    assert moment("7d", NOW) == NOW - timedelta(days=7)
-    assert moment("2026-11-01", NOW) == "2026-11-01"
-    assert iso(NOW) == "2026-11-14T10:00:00.000000Z"
+    assert parse_moment("2h", NOW) == NOW - timedelta(hours=2)
+    assert parse_moment("30 min ago", NOW) == NOW - timedelta(minutes=30)
+    assert parse_moment("7d", NOW) == NOW - timedelta(days=7)
+    assert parse_moment("2026-11-01", NOW) == "2026-11-01"
+    assert format_iso_time(NOW) == "2026-11-14T10:00:00.000000Z"
 
 
 def test_sizes_and_counts() -> None:
-    assert [size(0), size(1023), size(1536), size(5 * 1024**4)] == [
+    assert [format_size(0), format_size(1023), format_size(1536), format_size(5 * 1024**4)] == [
         "0 bytes",
         "1023 bytes",
         "1.5 KiB",
@@ -157,22 +157,25 @@ def test_a_change_names_the_fields_that_changed() -> None:
     one = uuid4()
     before = IcebergTable(id=one, metadata_location="s3://b/orders/meta/v1.json", snapshot_id=5)
     after = IcebergTable(id=one, metadata_location="s3://b/orders/meta/v2.json", snapshot_id=6)
-    assert change(before, after) == "metadata_location …/v1.json → …/v2.json, snapshot_id 5 → 6"
-    assert change(None, after) == "ICEBERG_TABLE s3://b/orders/meta/v2.json"
-    assert change(before, LanceTable(id=one, location="/w/x")) == (
+    assert describe_change(before, after) == "metadata_location …/v1.json → …/v2.json, snapshot_id 5 → 6"
+    assert describe_change(None, after) == "ICEBERG_TABLE s3://b/orders/meta/v2.json"
+    assert describe_change(before, LanceTable(id=one, location="/w/x")) == (
         "ICEBERG_TABLE s3://b/orders/meta/v1.json → LANCE_TABLE /w/x"
     )
 
 
 def test_a_table_created_anew_says_so() -> None:
     before = DeltaTable(id=uuid4(), state=b"1")
-    assert change(before, DeltaTable(id=uuid4(), state=b"2")) == "dropped and created again, state changed"
+    assert (
+        describe_change(before, DeltaTable(id=uuid4(), state=b"2"))
+        == "dropped and created again, state changed"
+    )
 
 
 def test_fields_at_their_default_are_left_out() -> None:
-    assert fields(IcebergTable(metadata_location="s3://x")) == [("metadata_location", "s3://x")]
-    assert fields(Namespace(properties={"owner": "ada\x1b"})) == [("properties", "owner=ada\\x1b")]
-    assert fields(LanceTable(state=b"12345", held=(b"\x01" * 32,))) == [
+    assert list_fields(IcebergTable(metadata_location="s3://x")) == [("metadata_location", "s3://x")]
+    assert list_fields(Namespace(properties={"owner": "ada\x1b"})) == [("properties", "owner=ada\\x1b")]
+    assert list_fields(LanceTable(state=b"12345", held=(b"\x01" * 32,))) == [
         ("state", "5 bytes"),
         ("held", "01" * 32),
     ]
@@ -182,13 +185,13 @@ def test_fields_at_their_default_are_left_out() -> None:
 
 
 def test_a_table_of_a_format_without_words_is_told_by_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format_cli, "_load", lambda _: FormatCli())
+    monkeypatch.setattr(format_cli, "_load_format_cli", lambda _: FormatCli())
     monkeypatch.setattr(format_cli, "find_plugin", lambda _: None)
     before = LanceTable(id=uuid4(), location="/w/t", state=b"1")
     after = LanceTable(id=before.id, location="/w/t", state=b"22")
-    assert fields(after) == [("id", str(after.id)), ("location", "/w/t"), ("state", "2 bytes")]
-    assert change(before, after) == "state changed"
-    assert version(after) == ""
+    assert list_fields(after) == [("id", str(after.id)), ("location", "/w/t"), ("state", "2 bytes")]
+    assert describe_change(before, after) == "state changed"
+    assert describe_version(after) == ""
     assert FormatCli().describe_change(before, after) is None
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import penstock
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.server.access import TokenGate
 from tests.cli.conftest import Terminal
 
@@ -121,7 +121,7 @@ def test_of_several_tokens_with_one_name_none_is_guessed(terminal: Terminal) -> 
 
 def test_an_expired_token_is_shown_as_such(terminal: Terminal) -> None:
     with penstock.open(terminal.place) as lake:
-        _, call = new_token("old", ["read"])
+        _, call = make_token("old", ["read"])
         past = datetime(2026, 1, 1, tzinfo=UTC)
         lake.do(msgspec.structs.replace(call, expires=past))
     assert "expired 2026-01-01" in terminal("token").lines[0]

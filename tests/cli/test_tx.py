@@ -63,7 +63,7 @@ def test_late_ones_are_aborted_together(terminal: Terminal) -> None:
     with penstock.open(terminal.place) as lake:
         late = uuid4().hex
         begun(lake)
-        Transactions(lake.kernel).begin(late, "main", lease_us=1)
+        Transactions(lake.kernel).begin_transaction(late, "main", lease_us=1)
     assert "late" in terminal("tx").out
     assert [one["id"] for one in terminal.json("tx", "abort", "--late")["items"]] == [late]
 

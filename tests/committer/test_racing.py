@@ -13,11 +13,11 @@ from uuid import UUID, uuid4
 import pytest
 
 import penstock
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, NewFile, WriteFiles
 from penstock.formats.files.lake.pending_changes import write_file_list
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -45,7 +45,7 @@ def run_job(lake: Lake, number: int, key: str, **more: object) -> FilesWritten:
     """A job from its beginning to its commit, with one file."""
     id_, fence = job_of(number)
     begun = lake.do(BeginJob(id=id_, fence=fence, key=Key.parse(key)))
-    folder = begun.folder.removeprefix(pool_of(lake.warehouse))
+    folder = begun.folder.removeprefix(find_pool(lake.warehouse))
     file = NewFile(path=f"{number}.csv", size=1)
     call = WriteFiles(key=Key.parse(key), job=id_, fence=fence, folder=folder, added=(file,), **more)  # type: ignore[arg-type]
     return lake.do(call)
@@ -133,14 +133,14 @@ def test_property_49_a_merge_that_lost_its_swap_is_the_merge_of_what_is_there_th
 def test_property_53_ten_thousand_files_of_a_job_need_little_memory_and_a_small_request(lake: Lake) -> None:
     id_, fence = job_of(1)
     begun = lake.do(BeginJob(id=id_, fence=fence, key=Key.parse("raw.events")))
-    folder = begun.folder.removeprefix(pool_of(lake.warehouse))
+    folder = begun.folder.removeprefix(find_pool(lake.warehouse))
     new = tuple(
         NewFile(path=f"day={number % 100}/part-{number:05d}-{UUID(int=number)}.parquet", size=number)
         for number in range(FILES)
     )
     tracemalloc.start()
     try:
-        added = write_file_list(lake.places.at(pool_of(lake.warehouse)), folder, new)
+        added = write_file_list(lake.places.open_place(find_pool(lake.warehouse)), folder, new)
         call = WriteFiles(key=Key.parse("raw.events"), job=id_, fence=fence, folder=folder, added=added)
         lake.do(call)
         peak_bytes = tracemalloc.get_traced_memory()[1]
@@ -157,7 +157,7 @@ def test_property_56_a_writer_whose_clock_is_wrong_lands_after_what_was_there() 
     now_us = lakes.START_US
     ahead = lakes.open_lake(store, lambda: now_us + hour_us)
     behind = lakes.open_lake(store, lambda: now_us - hour_us)
-    folders = [new_folder(ahead.id, uuid4(), now_us) for _ in range(3)]
+    folders = [make_folder_name(ahead.id, uuid4(), now_us) for _ in range(3)]
     written = [
         lake.do(
             WriteFiles(key=lakes.EVENTS, folder=folder, replaced=("",), added=(NewFile(path=name, size=1),))

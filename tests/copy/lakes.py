@@ -52,8 +52,8 @@ def fill(lake: Lake, seed: int, steps: int = 40, label: str = "") -> None:
                 lake.merge(branch, "main", default="force")
         else:
             references = lake.kernel.references
-            head = references.get(branch).head
-            references.create(f"n/{label}{number}", Kind.BRANCH, head, note=b"note %d" % number)
+            head = references.get_reference(branch).head
+            references.create_reference(f"n/{label}{number}", Kind.BRANCH, head, note=b"note %d" % number)
     lake.keep_history("b/*", max_commits=50, max_days=30)
     lake.branch(f"gone{label}").create().delete()
     lake.branch(f"last{label}").create(at="main")
@@ -128,7 +128,7 @@ class MortalStore(WrappedStore):
         self._life.live(lambda: self.inner.store(objects))
 
     def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        return self._life.live(lambda: wish.on(turn))
+        return self._life.live(lambda: wish.advance_turn(turn))
 
     def reference(self, name: str) -> Row | None:
         return self._life.live(lambda: self.inner.reference(name))

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from penstock.kernel.lake_seal import KINDS
-from penstock.kernel.reference_rows import row_of
-from penstock.kernel.reference_snapshot import cut
+from penstock.kernel.reference_rows import encode_reference_row
+from penstock.kernel.reference_snapshot import read_consistent_rows
 from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
@@ -43,7 +43,7 @@ def test_a_cut_is_a_state_that_there_was(seed: int) -> None:
 
     reading.at(Point.REFERENCES, write, times=None)
     reading.at(Point.REFERENCE, write, times=None)
-    assert cut(reading, KINDS) in states
+    assert read_consistent_rows(reading, KINDS) in states
 
 
 def test_one_branch_that_never_rests_does_not_keep_the_others_from_being_a_cut() -> None:
@@ -59,7 +59,7 @@ def test_one_branch_that_never_rests_does_not_keep_the_others_from_being_a_cut()
 
     reading.at(Point.REFERENCES, write, times=None)
     reading.at(Point.REFERENCE, write, times=None)
-    assert cut(reading, KINDS) in states
+    assert read_consistent_rows(reading, KINDS) in states
 
 
 def test_a_branch_that_goes_while_it_is_read_is_in_the_cut_or_not() -> None:
@@ -68,7 +68,7 @@ def test_a_branch_that_goes_while_it_is_read_is_in_the_cut_or_not() -> None:
     lake.branch("job").create()
     reading = FaultyStore(store)
     reading.at(Point.REFERENCES, lambda: lake.branch("job").delete(), skip=2)
-    found = cut(reading, KINDS)
+    found = read_consistent_rows(reading, KINDS)
     assert found == rows(store)
     assert found["job"].kind == "deleted"
-    assert found["main"] == row_of(lake.kernel.references.get("main"))
+    assert found["main"] == encode_reference_row(lake.kernel.references.get_reference("main"))

@@ -16,7 +16,7 @@ from penstock.lake.answers import LogLine
 from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.model.encoding import ObjectId, decoder
+from penstock.model.encoding import ObjectId, make_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.stores.memory import MemoryStore
@@ -93,7 +93,7 @@ WRITES: dict[str, Callable[[Lake], object]] = {
     "assign a tag": lambda lake: lake.tag("mark").assign("ahead"),
     "delete": lambda lake: lake.branch("ahead").delete(),
     "delete a tag": lambda lake: lake.tag("mark").delete(),
-    "delete without a log": lambda lake: lake.kernel.references.delete("ahead", leave_log=False),
+    "delete without a log": lambda lake: lake.kernel.references.delete_reference("ahead", leave_log=False),
     "keep history": lambda lake: lake.keep_history("main", max_commits=3),
     "sweep": lambda lake: lake.sweep(),
 }
@@ -239,5 +239,5 @@ def test_seals_do_not_keep_what_a_deleted_branch_had() -> None:
 
 
 def test_descriptions_written_before_there_was_copying_can_be_read() -> None:
-    found = decoder(LakeDescription).decode(bytes.fromhex("9801a1690ca46d61696ea0909090"))
+    found = make_decoder(LakeDescription).decode(bytes.fromhex("9801a1690ca46d61696ea0909090"))
     assert (found.id, found.sealed, found.arrival, found.forked_from) == ("i", None, None, "")

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import Damaged, Unavailable
 from penstock.kernel import object_copy
 from penstock.kernel.object_copy import PAGES_MAX, WORKERS, copy_objects
-from penstock.model.encoding import ObjectId, object_id
+from penstock.model.encoding import ObjectId, hash_object
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
@@ -105,7 +105,7 @@ def test_a_store_that_does_not_answer_for_a_moment_is_asked_again(
 
 
 def test_a_damaged_object_ends_the_copy_and_is_not_stored(source: Store, workers: ThreadPoolExecutor) -> None:
-    damaged, target = object_id(b"other bytes"), MemoryStore()
+    damaged, target = hash_object(b"other bytes"), MemoryStore()
     source.store({damaged: b"these"})
     with pytest.raises(Damaged):
         [*copy_objects(source, target, b"", QUICK, workers)]

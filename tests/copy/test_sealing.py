@@ -58,7 +58,10 @@ WRITES: dict[str, tuple[str, Callable[[Lake], object]]] = {
     "merge": ("main", lambda lake: lake.merge("dev", "main")),
     "assign": ("dev", lambda lake: lake.branch("dev").assign("main")),
     "delete": ("dev", lambda lake: lake.branch("dev").delete()),
-    "delete without a log": ("dev", lambda lake: lake.kernel.references.delete("dev", leave_log=False)),
+    "delete without a log": (
+        "dev",
+        lambda lake: lake.kernel.references.delete_reference("dev", leave_log=False),
+    ),
     "create": ("new", lambda lake: lake.branch("new").create()),
     "create anew": ("gone", lambda lake: lake.branch("gone").create()),
     "a rule": ("@lake", lambda lake: lake.keep_history("main", max_commits=7)),

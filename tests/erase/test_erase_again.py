@@ -111,7 +111,7 @@ def test_rows_that_are_deleted_while_an_erase_begins_are_taken_by_the_next(
     from penstock.formats.delta.lake.erase import DeltaErasure
 
     table = lake.create_table("t", data=people(), properties={"delta.enableDeletionVectors": "true"})
-    rewrite = DeltaErasure.rewrite
+    rewrite = DeltaErasure.rewrite_files
 
     def racing(erasure: DeltaErasure) -> int:
         found = rewrite(erasure)
@@ -119,7 +119,7 @@ def test_rows_that_are_deleted_while_an_erase_begins_are_taken_by_the_next(
             delete_by_vector(table, "inline")
         return found
 
-    monkeypatch.setattr(DeltaErasure, "rewrite", racing)
+    monkeypatch.setattr(DeltaErasure, "rewrite_files", racing)
     with alone(path) as other:
         assert other.erase("t").finished
         assert where_is(path), "it was deleted too late for this one"

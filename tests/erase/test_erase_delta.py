@@ -51,7 +51,7 @@ def without_marker(table: Table) -> None:
 def delete_by_vector(table: Table, storage: str) -> None:
     """Delete the row by a deletion vector, as engines do that rewrite nothing."""
     (file,) = table.snapshot().files()
-    place = table.lake.places.at(table.get_commits().location)
+    place = table.lake.places.open_place(table.get_commits().location)
     data = vector_data([1])
     vector = inline_vector(data, 1)
     if storage == "file":
@@ -366,14 +366,14 @@ def test_a_revert_is_refused_while_an_erase_is_about_to_begin(
     table = lake.create_table("t", data=people())
     without_marker(table)
     deletion = lake.branch().head
-    settle = DeltaErasure.settle
+    settle = DeltaErasure.commit_first_version
 
     def racing(erasure: DeltaErasure, erase: str) -> FirstVersionKept:
         with pytest.raises(MergeConflict, match="is being erased"):
             lake.revert(deletion, "main")
         return settle(erasure, erase)
 
-    monkeypatch.setattr(DeltaErasure, "settle", racing)
+    monkeypatch.setattr(DeltaErasure, "commit_first_version", racing)
     assert not lake.erase("t").finished, "files are younger than the grace period"
     with pytest.raises(MergeConflict, match="was erased"):
         lake.revert(deletion, "main")
@@ -388,13 +388,13 @@ def test_a_revert_that_lands_before_the_erase_begins_keeps_its_rows(
     table = lake.create_table("t", data=people())
     without_marker(table)
     deletion = lake.branch().head
-    begin = EraseRun._begin
+    begin = EraseRun._note_begun
 
     def racing(erase: EraseRun, known: Any) -> Any:
         lake.revert(deletion, "main")
         return begin(erase, known)
 
-    monkeypatch.setattr(EraseRun, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_note_begun", racing)
     with alone(path) as other:
         other.erase("t")
     assert len(lake.table("t").to_arrow()) == 3
@@ -475,7 +475,7 @@ def test_two_erases_at_once_come_to_one(lake: Lake, path: Path, monkeypatch: pyt
     without_marker(lake.create_table("t", data=people()))
     lake.finish_background()
     lake.close()
-    begin = EraseRun._begin
+    begin = EraseRun._note_begun
     others: list[Any] = []
 
     def racing(erase: EraseRun, known: Any) -> Any:
@@ -485,7 +485,7 @@ def test_two_erases_at_once_come_to_one(lake: Lake, path: Path, monkeypatch: pyt
                 others.append(other.erase("t"))
         return begin(erase, known)
 
-    monkeypatch.setattr(EraseRun, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_note_begun", racing)
     with alone(path) as one:
         assert one.erase("t").finished
         assert others[1].finished

@@ -17,7 +17,7 @@ from penstock.errors import Denied, EraseRefused, HistoryExpired, InvalidName
 from penstock.kernel.kernel import Kernel
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.model.clock import now_us, utc
+from penstock.model.clock import now_us, to_utc_datetime
 from penstock.stores import open_store
 from penstock.stores.objectstore import ObjectStore
 from penstock.stores.port import Store
@@ -88,7 +88,7 @@ def test_a_server_erases_for_who_may_and_says_by_whom(deleted: Lake) -> None:
 
 
 def test_a_moment_goes_through_every_door(deleted: Lake, path: Path) -> None:
-    when = utc(now_us())
+    when = to_utc_datetime(now_us())
     deleted.table("t").append({"id": [7], "name": ["younger"]})
     later = deleted.branch().head
     with pytest.raises(Denied):
@@ -113,7 +113,7 @@ def test_a_moment_goes_through_every_door(deleted: Lake, path: Path) -> None:
 def test_a_moment_of_a_lance_table_goes_through_every_door(lake: Lake, path: Path) -> None:
     lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"])
     lake.table("t").overwrite({"id": [1, 3], "name": ["ada", "zoe"]})
-    when = utc(now_us())
+    when = to_utc_datetime(now_us())
     lake.table("t").append({"id": [7], "name": ["younger"]})
     later = lake.branch().head
     with serving(guarded(lake, "erase", "read")) as server, penstock.open(server.url) as remote:

@@ -192,9 +192,9 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: s
 
 SWEPT_BY = {"delta": DroppedDelta, "lance": DroppedLance, "files": DroppedFiles}
 STEPS: dict[str, tuple[Any, str]] = {
-    "it is noted": (EraseRun, "_begin"),
-    "it is committed that it is dropped": (DroppedErasure, "settle"),
-    "the horizon is set": (EraseRun, "_set"),
+    "it is noted": (EraseRun, "_note_begun"),
+    "it is committed that it is dropped": (DroppedErasure, "commit_first_version"),
+    "the horizon is set": (EraseRun, "_set_horizon"),
     "files are swept": (None, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
 }
@@ -235,7 +235,7 @@ def test_a_table_that_comes_back_before_its_turn_stays_and_one_that_comes_later_
     lake.branch().drop("t")
     drop = lake.branch().head
     lake.finish_background()
-    begin = EraseRun._begin
+    begin = EraseRun._note_begun
 
     def racing(erase: EraseRun, known: Any) -> Any:
         monkeypatch.undo()
@@ -243,7 +243,7 @@ def test_a_table_that_comes_back_before_its_turn_stays_and_one_that_comes_later_
         return begin(erase, known)
 
     with alone(path) as other:
-        monkeypatch.setattr(EraseRun, "_begin", racing)
+        monkeypatch.setattr(EraseRun, "_note_begun", racing)
         with pytest.raises(
             EraseRefused, match="'t' was changed by another writer: the table may have been restored"
         ):
@@ -312,13 +312,13 @@ def test_what_a_process_could_not_publish_does_not_come_back_after_an_erase(
         lake.table("t").append(people())
         lake.branch().drop("t")
         wait_until(lambda: "storage is away" in caplog.text)
-        assert [str(left.key) for left in publisher.backlog()] == ["t"]
+        assert [str(left.key) for left in publisher.list_unpublished()] == ["t"]
         with alone(path) as other:
             assert other.erase("t", dropped=True).finished
         assert where_is(path) == []
         caplog.clear()
     lake.finish_background()
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
     assert where_is(path) == []
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -350,7 +350,7 @@ def test_deleted_rows_do_not_come_back_in_the_log_of_a_table_that_goes_on(
     assert where_is(path) == []
     monkeypatch.undo()
     lake.finish_background()
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
     assert where_is(path) == []
     assert lake.table("t").to_arrow() == rest
 

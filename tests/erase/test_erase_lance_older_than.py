@@ -543,13 +543,13 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
 
 
 ALL_STEPS: dict[str, tuple[Any, str]] = {
-    "fragments are written anew": (TableRewrite, "compact"),
-    "an index is made anew": (TableRewrite, "make_index"),
-    "it is noted": (EraseRun, "_begin"),
-    "the first version is committed": (LanceErasure, "settle"),
-    "the horizon is set": (EraseRun, "_set"),
-    "it is promoted": (LanceErasure, "cut"),
-    "files are swept": (LanceErasure, "sweep"),
+    "fragments are written anew": (TableRewrite, "compact_fragments"),
+    "an index is made anew": (TableRewrite, "create_index"),
+    "it is noted": (EraseRun, "_note_begun"),
+    "the first version is committed": (LanceErasure, "commit_first_version"),
+    "the horizon is set": (EraseRun, "_set_horizon"),
+    "it is promoted": (LanceErasure, "cut_history"),
+    "files are swept": (LanceErasure, "sweep_unneeded_files"),
     "the database is scrubbed": (SqliteStore, "scrub"),
     "it is noted that it has ended": (EraseRun, "_note_run"),
     "branches have had their turns": (EraseRun, "_commit_to_every_branch"),
@@ -627,7 +627,7 @@ def test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterw
     """What is written there goes on from the version with which history begins, and must not be lost."""
     at = lake.branch().head
     live_on(lake)
-    set_horizon, refused = EraseRun._set, list[str]()
+    set_horizon, refused = EraseRun._set_horizon, list[str]()
 
     def racing(erase: EraseRun, horizon: Any, settled: Any) -> Any:
         lake.branch("new").create(at=at)
@@ -637,7 +637,7 @@ def test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterw
         return set_horizon(erase, horizon, settled)
 
     with alone(path) as other:
-        monkeypatch.setattr(EraseRun, "_set", racing)
+        monkeypatch.setattr(EraseRun, "_set_horizon", racing)
         assert other.erase("t", older_than=deleted).finished
     assert len(refused) == 1
     write(lake, row(6, "new"), "new")
@@ -753,7 +753,7 @@ def test_a_branch_is_written_to_once_an_erase_that_was_interrupted_has_ended(
         def crashing(*_given: Any) -> Any:
             raise Crash
 
-        patch.setattr(EraseRun, "_set", crashing)
+        patch.setattr(EraseRun, "_set_horizon", crashing)
         with pytest.raises(Crash):
             other.erase("t", older_than=deleted)
     lake.branch("new").create(at=at)

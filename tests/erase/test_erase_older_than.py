@@ -27,12 +27,12 @@ from penstock.errors import (
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.names import LOG, ClassicName, PartName
 from penstock.kernel.revert import RevertRequest
-from penstock.kernel.table_horizons import all_horizons
+from penstock.kernel.table_horizons import read_all_horizons
 from penstock.lake.backup import backup_lake, forget_backups
 from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.names import moment
+from penstock.model.names import parse_moment
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.format_contract import Crash
@@ -232,7 +232,11 @@ def test_a_moment_that_means_nothing_is_refused(lake: Lake, deleted: tuple[Table
         lake.erase("t", older_than="2020-01-01", dropped=True)
     with pytest.raises(InvalidName):
         lake.erase("t", older_than="lately")
-    assert moment("36h", 10**15) == moment("1.5d", 10**15) == moment(timedelta(hours=36), 10**15)
+    assert (
+        parse_moment("36h", 10**15)
+        == parse_moment("1.5d", 10**15)
+        == parse_moment(timedelta(hours=36), 10**15)
+    )
 
 
 def test_a_dry_run_tells_what_would_go_and_changes_nothing(
@@ -411,12 +415,12 @@ def test_a_backup_from_after_the_moment_has_earlier_history_and_a_later_one_has_
 
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "files are rewritten": (DeltaErasure, "rewrite"),
-    "it is noted": (EraseRun, "_begin"),
-    "the first version is committed": (DeltaErasure, "settle"),
-    "the horizon is set": (EraseRun, "_set"),
-    "the log is cut": (DeltaErasure, "cut"),
-    "data files are swept": (DeltaErasure, "sweep"),
+    "files are rewritten": (DeltaErasure, "rewrite_files"),
+    "it is noted": (EraseRun, "_note_begun"),
+    "the first version is committed": (DeltaErasure, "commit_first_version"),
+    "the horizon is set": (EraseRun, "_set_horizon"),
+    "the log is cut": (DeltaErasure, "cut_history"),
+    "data files are swept": (DeltaErasure, "sweep_unneeded_files"),
     "the database is scrubbed": (SqliteStore, "scrub"),
     "a deletion of files": (Place, "delete"),
     "a version is committed": (DeltaErasure, "_commit_nothing"),
@@ -612,7 +616,7 @@ def begin_only(path: Path, monkeypatch: pytest.MonkeyPatch, when: datetime) -> N
         raise Crash
 
     with monkeypatch.context() as patch, alone(path) as other:
-        patch.setattr(EraseRun, "_set", crashing)
+        patch.setattr(EraseRun, "_set_horizon", crashing)
         with pytest.raises(Crash):
             other.erase("t", older_than=when)
 
@@ -666,7 +670,7 @@ def test_a_run_whose_erase_another_has_given_up_removes_nothing(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     early, when, later = fill(lake, kind)
-    real = EraseRun._set
+    real = EraseRun._set_horizon
 
     def racing(erase: EraseRun, horizon: Any, settled: Any) -> Any:
         with alone(path) as third:
@@ -674,7 +678,7 @@ def test_a_run_whose_erase_another_has_given_up_removes_nothing(
         return real(erase, horizon, settled)
 
     with monkeypatch.context() as patch, alone(path) as other:
-        patch.setattr(EraseRun, "_set", racing)
+        patch.setattr(EraseRun, "_set_horizon", racing)
         with pytest.raises(EraseRefused, match="another run has cancelled or replaced this erase of 't'"):
             other.erase("t", older_than=when)
     with alone(path) as other:
@@ -688,7 +692,7 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     _, when, later = fill(lake, kind)
-    begin, further = EraseRun._begin, list[int]()
+    begin, further = EraseRun._note_begun, list[int]()
 
     def racing(erase: EraseRun, known: Any) -> Any:
         if not further:
@@ -699,11 +703,11 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
                 further.append(ended.first_version)
         return begin(erase, known)
 
-    monkeypatch.setattr(EraseRun, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_note_begun", racing)
     with alone(path) as other:
         with pytest.raises(EraseRefused, match="another erase of 't' was applied first; erase again"):
             other.erase("t", older_than=when)
-        assert [one.first for one in all_horizons(other.kernel.store)] == further[1:]
+        assert [one.first for one in read_all_horizons(other.kernel.store)] == further[1:]
         with pytest.raises(HistoryExpired):
             is_readable(other, kind, later)
         assert "nothing of 't' is older than" in other.erase("t", older_than=when).left[0]
@@ -717,7 +721,7 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
 
 def require_unfrozen(lake: Lake, kind: str, later: str) -> None:
     """Nothing is under way: what is refused while an erase has begun is possible."""
-    assert [one.is_under_way for one in all_horizons(lake.kernel.store)] in ([], [False])
+    assert [one.is_under_way for one in read_all_horizons(lake.kernel.store)] in ([], [False])
     lake.restore("t", to=later)
     assert is_readable(lake, kind, "main")
 
@@ -754,7 +758,7 @@ def test_somebody_who_comes_after_an_erase_has_begun_refuses_it_and_the_table_st
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_crashed: bool
 ) -> None:
     _, when, later = fill(lake, kind)
-    begin = EraseRun._begin
+    begin = EraseRun._note_begun
 
     def racing(erase: EraseRun, known: Any) -> Any:
         begun = begin(erase, known)
@@ -767,10 +771,10 @@ def test_somebody_who_comes_after_an_erase_has_begun_refuses_it_and_the_table_st
             begin_only(path, monkeypatch, when)
             other.tag("old").create(at=f"{later}~2")
         else:
-            monkeypatch.setattr(EraseRun, "_begin", racing)
+            monkeypatch.setattr(EraseRun, "_note_begun", racing)
         with pytest.raises(EraseRefused, match="tag 'old': delete the tag"):
             other.erase("t", older_than=when)
-        monkeypatch.setattr(EraseRun, "_begin", begin)
+        monkeypatch.setattr(EraseRun, "_note_begun", begin)
         require_unfrozen(other, kind, later)
         other.tag("old").delete()
         assert other.erase("t", older_than=when).finished

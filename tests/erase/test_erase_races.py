@@ -88,7 +88,7 @@ def test_it_is_refused_while_an_erase_is_about_to_begin(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, way: Way
 ) -> None:
     fill(lake, kind)
-    settle, raced = KINDS[kind].settle, list[bool]()
+    settle, raced = KINDS[kind].commit_first_version, list[bool]()
 
     def racing(erasure: Any, erase: str) -> Any:
         with pytest.raises(MergeConflict, match="is being erased"):
@@ -96,7 +96,7 @@ def test_it_is_refused_while_an_erase_is_about_to_begin(
         raced.append(True)
         return settle(erasure, erase)
 
-    monkeypatch.setattr(KINDS[kind], "settle", racing)
+    monkeypatch.setattr(KINDS[kind], "commit_first_version", racing)
     with alone(path) as other:
         assert other.erase("t").finished
     assert raced == [True]
@@ -109,13 +109,13 @@ def test_what_lands_before_the_erase_begins_is_there_afterwards(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, way: Way
 ) -> None:
     fill(lake, kind)
-    begin = EraseRun._begin
+    begin = EraseRun._note_begun
 
     def racing(erase: EraseRun, known: Any) -> Any:
         way(lake)
         return begin(erase, known)
 
-    monkeypatch.setattr(EraseRun, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_note_begun", racing)
     with alone(path) as other:
         other.erase("t")
         assert has_marker(other, kind)
@@ -130,7 +130,7 @@ def test_an_erase_whose_first_version_is_overtaken_leaves_what_can_be_read(
 ) -> None:
     """The request is prepared before the erase is known, and its turn comes when the erase is under way."""
     fill(lake, kind)
-    prepare, settle = REQUESTS[way].prepare, KINDS[kind].settle
+    prepare, settle = REQUESTS[way].prepare, KINDS[kind].commit_first_version
     raced: list[str] = []
 
     def prepared(request: Any, reference: Any) -> None:
@@ -144,10 +144,10 @@ def test_an_erase_whose_first_version_is_overtaken_leaves_what_can_be_read(
         raise KeyboardInterrupt  # the process dies after the row says that an erase is under way
 
     monkeypatch.setattr(REQUESTS[way], "prepare", prepared)
-    monkeypatch.setattr(KINDS[kind], "settle", stopped)
+    monkeypatch.setattr(KINDS[kind], "commit_first_version", stopped)
     with pytest.raises(MergeConflict, match="is being erased"):
         way(lake)
-    monkeypatch.setattr(KINDS[kind], "settle", settle)
+    monkeypatch.setattr(KINDS[kind], "commit_first_version", settle)
     with alone(path) as other:
         assert other.erase("t").finished
     assert (where_is(path), has_marker(lake, kind)) == ([], False)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import penstock
 from penstock.cli.root import penstock as root
 from penstock.errors import EraseRefused, LakeMoved, ManagedElsewhere, OutOfSync
-from penstock.kernel.table_horizons import horizon_rows
+from penstock.kernel.table_horizons import read_horizon_rows
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
 from tests.erase.tables import MARKER, alone, where_is
@@ -34,7 +34,7 @@ def refuse(place: Path, *words: str) -> dict[str, object]:
         assert found.exit_code != 0, found.output
         told.append(msgspec.json.decode(found.stderr)["error"])
     with penstock.open(place) as lake:
-        assert [*horizon_rows(lake.kernel.store)] == []
+        assert [*read_horizon_rows(lake.kernel.store)] == []
         assert lake.branch().head == before
     assert sorted(path for path in place.parent.rglob("*.parquet") if path.is_file()) == files
     assert told[0] == told[1]

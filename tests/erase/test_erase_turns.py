@@ -150,7 +150,7 @@ def test_a_rebase_that_was_prepared_before_the_erase_loses_nothing(
 ) -> None:
     fill(lake, kind)
     lake.create_table("u", data=pa.table({"id": [5]}), branch="old")
-    build, raced = BranchRebase._build, list[bool]()
+    build, raced = BranchRebase._build_chain_once, list[bool]()
 
     def racing(rebase: BranchRebase, reference: Any, *, may_read: bool) -> Any:
         built = build(rebase, reference, may_read=may_read)
@@ -159,7 +159,7 @@ def test_a_rebase_that_was_prepared_before_the_erase_loses_nothing(
             erase(url)
         return built
 
-    monkeypatch.setattr(BranchRebase, "_build", racing)
+    monkeypatch.setattr(BranchRebase, "_build_chain_once", racing)
     lake.rebase("old")
     lake.rebase("old")
     assert content(lake, kind, "old") == [1, 2, 3]
@@ -286,7 +286,7 @@ def test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(EraseRun, "_set", killed)
+        patch.setattr(EraseRun, "_set_horizon", killed)
         with pytest.raises(KeyboardInterrupt):
             erase(url)
     with pytest.raises(CommitConflict, match=r"is being erased.*erase the table again"):

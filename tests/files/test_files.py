@@ -22,7 +22,7 @@ from penstock.errors import (
     KeyNotFound,
     NotManaged,
 )
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake import pending_changes as files_pending_changes
 from penstock.formats.files.lake.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
 from penstock.lake.lake import Lake
@@ -181,7 +181,7 @@ def fill(lake: Lake, *names: str) -> None:
 
 
 def _folder(lake: Lake) -> str:
-    return new_folder(lake.id, uuid4(), now_us())
+    return make_folder_name(lake.id, uuid4(), now_us())
 
 
 TREE = ["a", "a!", "a/1", "a/2/x", "a/\U0010ffff\U0010ffff", "a0", "b/c/d", "é/x", "\uffff/x", "\U0001f600"]

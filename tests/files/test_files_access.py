@@ -18,10 +18,10 @@ from penstock.formats.files.lake.calls import (
     NewFile,
     WriteFiles,
 )
-from penstock.formats.files.lake.save_job import below_pool
+from penstock.formats.files.lake.save_job import get_folder_below_pool
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
-from penstock.lake.write_jobs import job_id
+from penstock.lake.write_jobs import make_job_id
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.server.access import CheckedCatalogue
@@ -77,7 +77,7 @@ def test_a_copy_needs_the_right_to_read_what_is_copied(lake: Lake) -> None:
 def test_the_folder_of_another_tables_attempt_is_not_taken(lake: Lake) -> None:
     """Who knows where a file lies cannot have it in a table of theirs: they may not be allowed to read it."""
     [pay] = lake.do(ListFiles(key=PAY, at="main"))
-    folder = below_pool(pay.address.removesuffix("x"))
+    folder = get_folder_below_pool(pay.address.removesuffix("x"))
     fence = folder.rstrip("/").rpartition("/")[2]
     taken = (NewFile(path="stolen", name="x", size=1),)
     theirs = WriteFiles(key=ORDERS, branch="main", folder=folder, added=taken)
@@ -156,14 +156,14 @@ def test_where_a_job_writes_is_not_told_to_those_who_may_not_see_it(lake: Lake) 
 
 
 def test_a_name_stands_for_another_job_in_another_table_or_branch() -> None:
-    named = {job_id("nightly", key, branch) for key in (ORDERS, PAY) for branch in ("main", "dev")}
+    named = {make_job_id("nightly", key, branch) for key in (ORDERS, PAY) for branch in ("main", "dev")}
     assert len(named) == 4
-    assert job_id("nightly", ORDERS, "main") in named
-    assert job_id("A" * 32, ORDERS, "main") == job_id("a" * 32, PAY, "dev") == "a" * 32
+    assert make_job_id("nightly", ORDERS, "main") in named
+    assert make_job_id("A" * 32, ORDERS, "main") == make_job_id("a" * 32, PAY, "dev") == "a" * 32
 
 
 def test_a_folder_that_no_attempt_was_given_is_refused() -> None:
-    assert below_pool("/w/_penstock/data/day/attempt/") == "day/attempt/"
+    assert get_folder_below_pool("/w/_penstock/data/day/attempt/") == "day/attempt/"
     for folder in ("", "/", "x"):
         with pytest.raises(InvalidRequest, match="not the folder of an attempt"):
-            below_pool(folder)
+            get_folder_below_pool(folder)

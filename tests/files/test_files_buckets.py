@@ -32,7 +32,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def stored(lake: Lake) -> list[str]:
-    return [one.key for one in lake.places.at(f"{lake.warehouse}/_penstock/data/").entries()]
+    return [one.key for one in lake.places.open_place(f"{lake.warehouse}/_penstock/data/").entries()]
 
 
 def test_files_are_put_read_listed_and_removed(lake: Lake, tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_of_many_who_create_a_file_one_does(lake: Lake) -> None:
 def test_a_file_that_the_bucket_lost_is_told_as_damage(lake: Lake) -> None:
     files = lake.table(KEY).files
     files.put("x", b"1")
-    lake.places.at(f"{lake.warehouse}/_penstock/data/").delete(stored(lake))
+    lake.places.open_place(f"{lake.warehouse}/_penstock/data/").delete(stored(lake))
     with pytest.raises(Damaged):
         files.read("x")

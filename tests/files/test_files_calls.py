@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.calls import CALLS, NewFile, WriteFiles
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
@@ -85,7 +85,7 @@ def test_a_merge_can_be_decided_path_by_path(lake: Lake) -> None:
 def test_files_that_were_written_long_ago_are_refused_before_a_sweep_can_take_them(lake: Lake) -> None:
     old_us = now_us() - 6 * 24 * 3600 * 1_000_000  # of a grace time of seven days
     call = WriteFiles(
-        key=KEY, folder=new_folder(lake.id, uuid4(), old_us), added=(NewFile(path="late", size=1),)
+        key=KEY, folder=make_folder_name(lake.id, uuid4(), old_us), added=(NewFile(path="late", size=1),)
     )
     with pytest.raises(InvalidRequest, match="at any time; write them again"):
         lake.do(call)

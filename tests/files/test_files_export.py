@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import Damaged, FileNotFound, InvalidRequest, PenstockError
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
@@ -79,7 +79,7 @@ def test_bytes_that_are_not_those_that_were_written_are_not_exported(own: Lake, 
     own.do(
         WriteFiles(
             key=KEY,
-            folder=new_folder(own.id, UUID(int=7), now_us()),
+            folder=make_folder_name(own.id, UUID(int=7), now_us()),
             replaced=("",),
             put=(NewFile(path="y", size=1),),
         )

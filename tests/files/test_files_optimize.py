@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.files.lake import file_upkeep
-from penstock.formats.files.lake.pending_changes import commit
+from penstock.formats.files.lake.pending_changes import commit_pending_changes
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 
@@ -113,9 +113,9 @@ def test_files_that_others_replace_meanwhile_are_taken_as_they_are(
         if len(tries) <= often:
             table.files.delete(min(paths(table)))
             table.write(rows(100 * len(tries)), format="parquet")
-        return commit(*arguments)
+        return commit_pending_changes(*arguments)
 
-    monkeypatch.setattr(file_upkeep, "commit", wrapped)
+    monkeypatch.setattr(file_upkeep, "commit_pending_changes", wrapped)
     before = len(ids(table))
     done = table.optimize()
     assert len(ids(table)) == before

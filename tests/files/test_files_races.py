@@ -194,7 +194,7 @@ def cut_off(proxy: Proxy, own: Lake) -> Iterator[Lake]:
     own.table(KEY).files.write({"x": b"1", "a/y": b"2"})
     with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
         _ = lake.table(KEY).files.total()
-        JobStart.now(lake)  # the lake's grace time is known
+        JobStart.at_lake_time(lake)  # the lake's grace time is known
         yield lake
 
 
@@ -279,7 +279,7 @@ def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: P
     carried_out = switch.wait_for(WriteFiles)
     remote = RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=PATIENT)
     with Lake(remote, author="tester") as lake:
-        JobStart.now(lake)
+        JobStart.at_lake_time(lake)
         proxy.fall_silent()
         remote._patience = RemoteTimeouts(answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
         with pytest.raises(OutcomeUnknown) as caught:
@@ -295,7 +295,7 @@ def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: P
 def test_bytes_that_storage_does_not_take_are_not_committed(
     own: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = own.places.at(f"{own.warehouse}/_penstock/data/")
+    place = own.places.open_place(f"{own.warehouse}/_penstock/data/")
 
     def lost(name: str, _: bytes) -> None:
         raise OutcomeUnknown(f"nobody said what became of {name}")
@@ -312,7 +312,7 @@ def test_a_write_that_takes_longer_than_files_are_kept_for_it_is_not_committed(
     def began(_: Lake) -> JobStart:
         return JobStart(0.0, 0.0, 1.0)
 
-    monkeypatch.setattr(JobStart, "now", began)
+    monkeypatch.setattr(JobStart, "at_lake_time", began)
     with pytest.raises(penstock.errors.InvalidRequest, match="data_grace_days"):
         own.table(KEY).files.put("x", b"1")
     assert (own.log(), stored(own)) == ([], set())

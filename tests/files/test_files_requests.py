@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, KeyNotFound
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake import pending_changes as files_pending_changes
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.formats.files.lake.pending_changes import write_file_list
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
@@ -45,8 +45,8 @@ def test_many_files_that_are_written_again_under_a_key_are_written_once(lake: La
 
 def listed(lake: Lake, *new: NewFile) -> WriteFiles:
     """A commit of files that are named by a list, as a writer sends it."""
-    folder = new_folder(lake.id, uuid4(), now_us())
-    place = lake.places.at(pool_of(lake.warehouse))
+    folder = make_folder_name(lake.id, uuid4(), now_us())
+    place = lake.places.open_place(find_pool(lake.warehouse))
     return WriteFiles(key=KEY, folder=folder, added=write_file_list(place, folder, new), idempotency_key="k")
 
 
@@ -75,7 +75,7 @@ def test_files_that_are_not_known_by_their_bytes_are_the_same_request_only_where
 
 @pytest.mark.parametrize("day", ["99999999", "xxxxxxxx", "20260230", "2026 1 1"])
 def test_a_folder_of_no_day_is_refused(lake: Lake, day: str) -> None:
-    folder = f"{day}-{new_folder(lake.id, uuid4(), now_us())[9:]}"
+    folder = f"{day}-{make_folder_name(lake.id, uuid4(), now_us())[9:]}"
     with pytest.raises(InvalidRequest, match="not a folder that this lake assigned"):
         lake.do(WriteFiles(key=KEY, folder=folder, put=(NewFile(path="x", size=1),)))
 

@@ -21,7 +21,7 @@ import pytest
 
 import penstock
 from penstock.formats.files.lake.file_system import FILES_ALONE, FilesSystem
-from penstock.formats.files.lake.paths import parse_path, table_text
+from penstock.formats.files.lake.paths import parse_path, quote_table_key
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import TokenGate
@@ -156,7 +156,7 @@ def test_names_of_tables_may_have_what_paths_have(lake: Lake) -> None:
     key, fs = Key("raw", "a/b@c.d"), lake.files_system()
     lake.table(key).files.put("x/y", b"1")
     (name,) = fs.ls("", detail=False)
-    assert name == table_text(key) == 'raw."a/b@c.d"'
+    assert name == quote_table_key(key) == 'raw."a/b@c.d"'
     assert fs.find(name) == [f"{name}/x/y"]
     assert parse_path(f"{name}@dev/x/").ref == "dev"
 

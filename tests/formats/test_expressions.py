@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import arrow_schema
+from penstock.formats.rows.arrow_types import make_arrow_schema
 from penstock.formats.rows.expression_text import parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
 from penstock.formats.rows.schema import Field, StructType
@@ -114,7 +114,7 @@ def parse(text: str) -> SqlExpression:
 
 def compute(text: str, rows: list[dict[str, Any]]) -> Any:
     return parse(text).evaluate(
-        RowFrames.of(table=pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA.fields)))
+        RowFrames.of(table=pa.RecordBatch.from_pylist(rows, schema=make_arrow_schema(SCHEMA.fields)))
     )
 
 

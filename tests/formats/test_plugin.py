@@ -13,11 +13,11 @@ from penstock.errors import NotManaged
 from penstock.formats.plugin import FormatPlugin
 from penstock.lake import calls
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.audits.rows import rows_at
+from penstock.lake.audits.rows import open_rows_at
 from penstock.lake.calls import CALLS
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.missing_files import missing_files
+from penstock.lake.missing_files import list_missing_files
 from penstock.lake.needed_files import NeededFiles
 from penstock.lake.plugins import find_plugin, make_plugins
 from penstock.lake.resync_calls import Resync
@@ -71,17 +71,17 @@ def test_a_format_that_brings_nothing_is_asked_everything_and_changes_nothing(la
     assert isinstance(catalogue, Embedded)
     catalogue.catch_up()
     lake.finish_background()
-    catalogue.measure()
+    catalogue.report_metrics()
     assert lake.fsck().damages == ()
     assert lake.resync(dry_run=True).tables == ()
-    assert list(missing_files(lake)) == []
+    assert list(list_missing_files(lake)) == []
     needed = NeededFiles(catalogue)
-    assert len([*needed.folders()]) == len(FORMATS)
+    assert len([*needed.list_needed_folders()]) == len(FORMATS)
     assert needed.problems == []
     for kind in FORMATS:
         lake.table(f"of.{kind}").write(rows(3))
         assert ids(lake, f"of.{kind}") == [1, 2, 3]
-        assert rows_at(lake.table(f"of.{kind}")).to_arrow(["id"]).num_rows == 3
+        assert open_rows_at(lake.table(f"of.{kind}")).to_arrow(["id"]).num_rows == 3
 
 
 def test_what_no_format_keeps_has_no_plugin(lake: Lake) -> None:
@@ -89,7 +89,7 @@ def test_what_no_format_keeps_has_no_plugin(lake: Lake) -> None:
     assert find_plugin(lake.table("other").content) is None
     assert find_plugin(None) is None
     with pytest.raises(NotManaged, match="'other'"):
-        rows_at(lake.table("other"))
+        open_rows_at(lake.table("other"))
     with pytest.raises(NotManaged, match="cannot be out of sync"):
         lake.resync("other")
     with pytest.raises(NotManaged, match="cannot erase"):

@@ -143,7 +143,7 @@ def pass_gate_at(gate: Gate, task: Number) -> Hook:
 
 
 def test_what_is_added_is_published_and_its_job_is_forgotten(engine: Copies) -> None:
-    engine.add(Number(3))
+    engine.add_task(Number(3))
     assert engine.finish(WAIT_S) == {}
     assert engine.numbers() == [1, 2, 3]
     assert engine.jobs == {}
@@ -153,9 +153,9 @@ def test_a_task_that_comes_while_the_job_is_worked_on_is_published_after_it(
     engine: Copies, gate: Gate
 ) -> None:
     engine.at_task = pass_gate_at(gate, Number(1))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
-    engine.add(Number(2))
+    engine.add_task(Number(2))
     gate.open()
     assert engine.finish(WAIT_S) == {}
     assert engine.order == [Number(1), Number(2)]
@@ -166,10 +166,10 @@ def test_a_task_that_comes_as_the_queue_is_drained_is_not_left(engine: Copies) -
 
     def add_next(task: Number) -> None:
         if task.number < 50:
-            engine.add(Number(task.number + 1))
+            engine.add_task(Number(task.number + 1))
 
     engine.at_task = add_next
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.is_done(50)
     engine.close(WAIT_S)
     assert [task.number for task in engine.order] == list(range(1, 51))
@@ -181,11 +181,11 @@ def test_a_follow_up_waits_until_nothing_else_is_ready_and_is_waited_for(
     monkeypatch.setattr(module, "THREADS_MAX", 1)
     tables = [UUID(int=number) for number in (2, 3)]
     engine.at_task = pass_gate_at(gate, Number(1))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
-    engine.add(Number(1, part="follow up"))
+    engine.add_task(Number(1, part="follow up"))
     for table in tables:
-        engine.add(Number(1, table))
+        engine.add_task(Number(1, table))
     gate.open()
     assert engine.finish(WAIT_S) == {}
     assert [(task.table.int, task.part) for task in engine.order][-1] == (1, "follow up")
@@ -194,27 +194,27 @@ def test_a_follow_up_waits_until_nothing_else_is_ready_and_is_waited_for(
 
 def test_what_a_caller_publishes_himself_needs_no_thread() -> None:
     engine = Copies(background=False)
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.publish_here(Number(2), WAIT_S) is None
     assert engine.order == [Number(2)], "the newest has what those before it have"
-    engine.add(Number(3))
+    engine.add_task(Number(3))
     assert engine.order == [Number(2)]
     assert [job.pending for job in engine.jobs.values()] == [[Number(3)]]
 
 
 def test_what_is_done_by_others_is_taken_from_the_queue() -> None:
     engine = Copies(background=False)
-    engine.add(Number(2))
-    engine.discard(Number(2).id, lambda task: task.number <= 1)
+    engine.add_task(Number(2))
+    engine.discard_finished_tasks(Number(2).id, lambda task: task.number <= 1)
     assert [job.pending for job in engine.jobs.values()] == [[Number(2)]]
-    engine.discard(Number(2).id, lambda task: task.number <= 2)
+    engine.discard_finished_tasks(Number(2).id, lambda task: task.number <= 2)
     assert engine.jobs == {}
 
 
 def test_what_earlier_processes_left_is_looked_up_and_waited_for(engine: Copies, gate: Gate) -> None:
     def look() -> None:
         gate()
-        engine.add(Number(2))
+        engine.add_task(Number(2))
 
     assert engine.await_catch_up(AT_ONCE_S), "nothing is looked up yet"
     engine.catch_up(look)
@@ -254,9 +254,9 @@ def test_a_task_that_is_worked_on_stays_pending_until_its_thread_leaves_it(
     engine: Copies, gate: Gate
 ) -> None:
     engine.at_task = lambda _: gate()
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
-    engine.discard(Number(1).id, lambda _: True)
+    engine.discard_finished_tasks(Number(1).id, lambda _: True)
     assert engine.finish(AT_ONCE_S) == {Key("t1"): None}
     gate.open()
     assert engine.finish(WAIT_S) == {}
@@ -267,7 +267,7 @@ def test_a_task_that_is_worked_on_stays_pending_until_its_thread_leaves_it(
 
 def test_a_task_that_fails_is_tried_until_it_is_published(engine: Copies, quick: None) -> None:
     engine.at_task = fail_times(20, Unavailable("storage is away"))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.finish(WAIT_S) == {}
     assert engine.numbers() == [1]
     assert engine.meter.snapshot().count(metrics.PUBLISH_ERRORS) == 20
@@ -277,7 +277,7 @@ def test_a_problem_is_logged_once_as_long_as_it_is_the_same(
     engine: Copies, quick: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.at_task = fail_times(5, Unavailable("storage is away"))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.finish(WAIT_S) == {}
     assert [record.message for record in caplog.records] == ["not published: storage is away"]
 
@@ -285,9 +285,9 @@ def test_a_problem_is_logged_once_as_long_as_it_is_the_same(
 def test_what_is_tried_again_in_vain_is_named_when_the_time_is_over(engine: Copies) -> None:
     problem = Unavailable("storage is away")
     engine.at_task = fail_times(1_000_000, problem)
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.finish(0.2) == {Key("t1"): problem}
-    (behind,) = engine.backlog()
+    (behind,) = engine.list_unpublished()
     assert (behind.versions, behind.problem) == (1, problem)
 
 
@@ -301,7 +301,7 @@ def test_what_no_code_foresaw_is_tried_again_too(
             raise ZeroDivisionError("half a thing")
 
     engine.at_task = stumble
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     assert engine.finish(WAIT_S) == {}
     assert {record.message for record in caplog.records} == {"publishing 't1' failed"}
 
@@ -335,7 +335,7 @@ def test_a_job_waits_as_long_as_its_pause_says(monkeypatch: pytest.MonkeyPatch) 
 
 def make_alarm(engine: Copies, number: int = 1) -> ForeignCommit:
     engine.there[TABLE, number] = "somebody else"
-    engine.add(Number(number))
+    engine.add_task(Number(number))
     ((_, problem),) = engine.finish(WAIT_S).items()
     assert isinstance(problem, ForeignCommit)
     return problem
@@ -348,7 +348,7 @@ def test_an_alarm_is_kept_is_not_tried_again_by_itself_and_waits_for_nobody(
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(engine.is_done, 2)
         assert not waiting.result(WAIT_S / 3), "nobody waits for an administrator"
-    engine.add(Number(2), retry_alarm=False)
+    engine.add_task(Number(2), retry_alarm=False)
     assert engine.finish(WAIT_S) == {Key("t1"): alarm}
     snapshot = engine.meter.snapshot()
     assert (snapshot.count(metrics.PUBLISH_ERRORS), snapshot.count(metrics.FOREIGN)) == (1, 1)
@@ -360,7 +360,7 @@ def test_an_alarm_ends_when_somebody_asks_again_and_the_cause_is_gone(engine: Co
     make_alarm(engine)
     engine.there.clear()
     if how == "add":
-        engine.add(Number(1))
+        engine.add_task(Number(1))
     else:
         assert engine.publish_here(Number(1), WAIT_S) is None
     assert engine.finish(WAIT_S) == {}
@@ -370,17 +370,17 @@ def test_an_alarm_ends_when_somebody_asks_again_and_the_cause_is_gone(engine: Co
 def test_an_alarm_ends_when_another_process_has_done_the_last_task(engine: Copies) -> None:
     make_alarm(engine, 1)
     engine.there[TABLE, 1] = "another process"
-    engine.discard(Number(1).id, lambda task: task.number <= 1)
+    engine.discard_finished_tasks(Number(1).id, lambda task: task.number <= 1)
     assert engine.jobs == {}
-    engine.add(Number(2), retry_alarm=False)
+    engine.add_task(Number(2), retry_alarm=False)
     assert engine.finish(WAIT_S) == {}
     assert engine.numbers() == [1, 2]
 
 
 def test_an_alarm_stays_while_another_process_has_not_done_all_tasks(engine: Copies) -> None:
     alarm = make_alarm(engine, 2)
-    engine.discard(Number(2).id, lambda task: task.number <= 1)
-    engine.add(Number(3), retry_alarm=False)
+    engine.discard_finished_tasks(Number(2).id, lambda task: task.number <= 1)
+    engine.add_task(Number(3), retry_alarm=False)
     assert engine.finish(WAIT_S) == {Key("t1"): alarm}
 
 
@@ -394,7 +394,7 @@ def test_an_alarm_ends_with_the_table_that_was_dropped(engine: Copies) -> None:
 def test_an_alarm_that_comes_after_the_drop_ends_too(engine: Copies, gate: Gate) -> None:
     engine.at_task = pass_gate_at(gate, Number(1))
     engine.there[TABLE, 1] = "somebody else"
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     engine.dropped.add(TABLE)
     engine.forget_dropped()
@@ -407,7 +407,7 @@ def test_what_is_pending_of_a_dropped_table_is_published_if_nothing_is_against_i
 ) -> None:
     engine.dropped.add(TABLE)
     engine.at_task = fail_times(3, Denied("for now"))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     engine.forget_dropped()
     assert engine.finish(WAIT_S) == {}
     assert engine.numbers() == [1]
@@ -431,7 +431,7 @@ def test_a_task_that_comes_while_it_is_asked_whether_the_table_was_dropped_is_ke
     make_alarm(engine)
 
     def drop_and_revert(_: object) -> bool:
-        engine.add(Number(2), retry_alarm=False)
+        engine.add_task(Number(2), retry_alarm=False)
         return True
 
     monkeypatch.setattr(engine, "is_dropped", drop_and_revert)
@@ -447,9 +447,9 @@ def test_a_table_that_became_another_one_is_forgotten_even_while_it_is_worked_on
         raise InvalidLog("its bytes are gone")
 
     engine.at_task = stop
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
-    engine.forget(TABLE)
+    engine.forget_table(TABLE)
     gate.open()
     assert engine.finish(WAIT_S) == {}
     assert engine.jobs == {}
@@ -481,7 +481,7 @@ def test_who_waits_with_a_deadline_goes_when_it_is_over_and_leaves_nothing_behin
     engine.at_task = pass_gate_at(gate, Number(1))
     assert not engine.is_done(1, AT_ONCE_S)
     assert engine.jobs == {}
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     assert not engine.is_done(1, 0.05)
     assert isinstance(engine.publish_here(Number(2), 0.05), Unavailable)
@@ -496,9 +496,9 @@ def test_who_waits_before_anything_is_added_is_woken_when_it_is_published(engine
         waiting = threads.submit(engine.is_done, 2)
         while JobId(TABLE, "log") not in engine.jobs:
             assert not waiting.done()
-        engine.add(Number(1))
+        engine.add_task(Number(1))
         assert engine.wait_for(Number(1).id, lambda _: 1 in engine.numbers(), WAIT_S)
-        engine.add(Number(2))
+        engine.add_task(Number(2))
         assert waiting.result(WAIT_S)
 
 
@@ -512,9 +512,9 @@ def test_who_is_interrupted_while_waiting_for_a_turn_leaves_nothing_behind(
         raise Interrupted
 
     engine = Copies(background=False)
-    with engine.turn(Number(1).id) as job:
+    with engine.wait_for_job(Number(1).id) as job:
         monkeypatch.setattr(job.left, "wait", interrupt)
-        with pytest.raises(Interrupted), engine.turn(Number(1).id):
+        with pytest.raises(Interrupted), engine.wait_for_job(Number(1).id):
             pytest.fail("the job is taken")
         assert job.helpers == 0
     assert engine.jobs == {}
@@ -552,9 +552,9 @@ def test_two_engines_at_one_task_leave_what_one_of_them_put(gate: Gate) -> None:
     first, second = Copies(there, "first"), Copies(there, "second")
     second.lock = first.lock
     first.at_task = lambda _: gate()
-    first.add(Number(3))
+    first.add_task(Number(3))
     gate.wait_until_reached()
-    second.add(Number(3))
+    second.add_task(Number(3))
     assert second.finish(WAIT_S) == {}
     gate.open()
     assert first.finish(WAIT_S) == {}
@@ -567,23 +567,23 @@ def test_where_storage_keeps_nobody_apart_a_lease_does(
     engine: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places, store = Places(), MemoryStore()
-    place = places.at(str(tmp_path))
+    place = places.open_place(str(tmp_path))
     mine, other = (Copies(leases=Leases(store)) for _ in range(2))
-    with mine.guard(place, "t", "busy") as guard:
+    with mine.guard_place(place, "t", "busy") as guard:
         assert guard is None, "storage itself does"
     monkeypatch.setattr(type(place), "keeps_conditions", False)
-    with engine.guard(place, "t", "busy") as guard:
+    with engine.guard_place(place, "t", "busy") as guard:
         assert guard is not None, "without leases there is one process"
         guard()
-    with mine.guard(place, "t", "another process is at it") as guard:
+    with mine.guard_place(place, "t", "another process is at it") as guard:
         assert guard is not None
         guard()
         with (
             pytest.raises(Unavailable, match="another process is at it"),
-            other.guard(place, "t", "another process is at it"),
+            other.guard_place(place, "t", "another process is at it"),
         ):
             pytest.fail("the lease is taken")
-    with other.guard(place, "t", "busy") as guard:
+    with other.guard_place(place, "t", "busy") as guard:
         assert guard is not None
         guard()
     places.close()
@@ -594,9 +594,9 @@ def test_where_storage_keeps_nobody_apart_a_lease_does(
 
 def test_what_is_pending_is_measured_and_nothing_is_left_of_it_at_the_end(engine: Copies, gate: Gate) -> None:
     engine.at_task = lambda _: gate()
-    engine.add(Number(3))
+    engine.add_task(Number(3))
     gate.wait_until_reached()
-    engine.measure()
+    engine.report_metrics()
     assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED) == 3
     assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == pytest.approx(5 - 1e-6)
     gate.open()
@@ -611,10 +611,10 @@ def test_with_many_jobs_the_gauges_are_not_set_after_each(
     monkeypatch.setattr(module, "THREADS_MAX", 1)
     monkeypatch.setattr(module, "MEASURE_S", WAIT_S)
     measured = []
-    monkeypatch.setattr(engine, "measure", lambda: measured.append(len(engine.jobs)))
+    monkeypatch.setattr(engine, "report_metrics", lambda: measured.append(len(engine.jobs)))
     engine.at_task = lambda task: gate() if task.table.int == 1 else None
     for number in range(1, 2 * module.MEASURED_MAX + 1):
-        engine.add(Number(1, UUID(int=number)))
+        engine.add_task(Number(1, UUID(int=number)))
     gate.open()
     assert engine.finish(WAIT_S) == {}
     assert sum(count > module.MEASURED_MAX for count in measured) <= 1
@@ -626,10 +626,10 @@ def test_with_many_jobs_the_gauges_are_not_set_after_each(
 
 def test_what_is_queued_is_published_before_the_end(engine: Copies, gate: Gate) -> None:
     engine.at_task = pass_gate_at(gate, Number(1))
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
-    engine.add(Number(2))
-    engine.add(Number(7, UUID(int=2)))
+    engine.add_task(Number(2))
+    engine.add_task(Number(7, UUID(int=2)))
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
         gate.open()
@@ -663,7 +663,7 @@ def test_what_fails_for_the_first_time_at_the_end_is_tried_once_more(engine: Cop
         fail(task)
 
     engine.at_task = stop
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
@@ -680,7 +680,7 @@ def test_the_end_waits_for_the_look_at_what_earlier_processes_left(
 
     def look() -> None:
         gate()
-        engine.add(Number(1))
+        engine.add_task(Number(1))
 
     engine.catch_up(look)
     gate.wait_until_reached()
@@ -697,15 +697,15 @@ def test_the_end_does_not_wait_for_a_table_that_was_forgotten(
 ) -> None:
     monkeypatch.setattr(module, "THREADS_MAX", 1)
     engine.at_task = lambda _: gate()
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     other = Number(1, UUID(int=2))
-    engine.add(other)
+    engine.add_task(other)
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
         while not engine.changed._waiters:  # type: ignore[attr-defined]
             assert not closing.done()
-        engine.forget(other.table)
+        engine.forget_table(other.table)
         gate.open()
         closing.result(WAIT_S / 3)
     assert engine.order == [Number(1)]
@@ -719,7 +719,7 @@ def test_what_fails_at_the_end_is_not_tried_for_ever(engine: Copies, gate: Gate)
         always(task)
 
     engine.at_task = stop
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
@@ -749,13 +749,13 @@ def test_a_thread_that_outlives_the_end_reports_nothing(
         raise problem
 
     engine.at_task = stop
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     engine.close(AT_ONCE_S)
     gate.open()
     for thread in engine._threads:
         thread.join(WAIT_S)
-    assert engine.problem_of(Number(1).id) is not None
+    assert engine.find_problem(Number(1).id) is not None
     assert [record.message for record in caplog.records] == []
     assert engine.order == []
 
@@ -764,7 +764,7 @@ def test_who_waits_is_let_go_at_the_end_and_who_publishes_is_told_that_it_came(
     engine: Copies, gate: Gate
 ) -> None:
     engine.at_task = lambda _: gate()
-    engine.add(Number(1))
+    engine.add_task(Number(1))
     gate.wait_until_reached()
     with ThreadPoolExecutor(3) as threads:
         waiting = threads.submit(engine.is_done, 1)
@@ -776,5 +776,5 @@ def test_who_waits_is_let_go_at_the_end_and_who_publishes_is_told_that_it_came(
         problem = helping.result(WAIT_S / 2)
         assert isinstance(problem, Unavailable)
         assert "the lake was closed" in problem.message
-    engine.add(Number(2))
+    engine.add_task(Number(2))
     engine.close(AT_ONCE_S)

@@ -13,7 +13,7 @@ import penstock
 from penstock.errors import JobOver, LakeExists, PenstockError, ReferenceExists
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, ListFiles, ListJobs, NewFile, WriteFiles
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
@@ -52,8 +52,8 @@ def open_lake(store: Store, clock: Clock = now_us, settings: Settings | None = N
     """A process's view of the lake in a store, which is made if there is none."""
     with suppress(ReferenceExists, LakeExists):
         if store.reference("@lake") is None:
-            Kernel(store).references.create("main", Kind.BRANCH, NO_COMMIT)
-            write_description(store, new_description(START_US, "main", "/nowhere/warehouse", ()))
+            Kernel(store).references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+            write_description(store, make_description(START_US, "main", "/nowhere/warehouse", ()))
     return penstock.open(store, create=False, clock=clock, settings=settings, author="tester")
 
 
@@ -63,7 +63,7 @@ def begin(lake: Lake, fence: str = A, id: str = ID, **more: Any) -> JobBegun:  #
 
 def commit(lake: Lake, fence: str = A, id: str = ID, **more: Any) -> FilesWritten:  # noqa: A002
     """The commit of an attempt, with one file that has its name."""
-    day = penstock.model.clock.utc(START_US)
+    day = penstock.model.clock.to_utc_datetime(START_US)
     folder = f"{day:%Y%m%d}-{lake.id.replace('-', '')[:12]}/{fence}/"
     added = (NewFile(path=f"{fence}.parquet", size=1),)
     call = WriteFiles(
@@ -82,12 +82,12 @@ def job(lake: Lake, id: str = ID) -> JobInfo:  # noqa: A002
 
 
 def row(lake: Lake, id: str = ID) -> Job | None:  # noqa: A002
-    return JobAttempts(lake.kernel).jobs.find(id)
+    return JobAttempts(lake.kernel).jobs.find_job(id)
 
 
 def files(lake: Lake, branch: str = "main") -> list[str]:
     """The attempts that have landed, by the files that are there."""
-    if lake.kernel.references.get(branch).head == NO_COMMIT:
+    if lake.kernel.references.get_reference(branch).head == NO_COMMIT:
         return []
     if lake.at(branch).get(EVENTS) is None:
         return []

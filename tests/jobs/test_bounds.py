@@ -87,7 +87,7 @@ def test_property_56_clocks_an_hour_apart_change_nothing_but_times(ahead_s: floa
     one = open_lake(inner, SetClock())
     other = open_lake(inner, SetClock(START_US + int(ahead_s * 1e6)))
     lakes.begin(one, A)
-    JobAttempts(one.kernel).send(ID, A, str(EVENTS), "main")
+    JobAttempts(one.kernel).send_commit(ID, A, str(EVENTS), "main")
     begun = lakes.begin(other, B, id="2" * 32)  # it leaves the other's job alone
     assert [job.state for job in begun.others] == [JobState.COMMITTING]
     assert lakes.abort(other).state is JobState.COMMITTING
@@ -109,7 +109,7 @@ def test_a_job_that_its_process_left_is_ended_when_its_time_is_long_over(
     lake = open_lake(MemoryStore(), clock)
     lakes.begin(lake, timeout_s=60, own_branch=own_branch)
     if state is JobState.COMMITTING:
-        JobAttempts(lake.kernel).send(ID, A, str(EVENTS), "main")
+        JobAttempts(lake.kernel).send_commit(ID, A, str(EVENTS), "main")
     clock.go_on(61)
     lakes.begin(lake, B, id="2" * 32)
     assert lakes.job(lake).state is state
@@ -124,7 +124,7 @@ def test_a_person_can_abort_what_nobody_is_committing_any_more() -> None:
     clock = SetClock()
     lake = open_lake(MemoryStore(), clock)
     lakes.begin(lake, timeout_s=60)
-    JobAttempts(lake.kernel).send(ID, A, str(EVENTS), "main")
+    JobAttempts(lake.kernel).send_commit(ID, A, str(EVENTS), "main")
     assert lakes.abort(lake).state is JobState.COMMITTING
     clock.go_on(61 + ABANDONED_AFTER_US / 1e6)
     assert lakes.abort(lake).state is JobState.ABORTED
@@ -160,7 +160,7 @@ def test_a_list_of_jobs_goes_on_after_one_that_was_forgotten_or_begun_anew_meanw
     page = lake.do(ListJobs(all=True, limit=2))
     clock.go_on(30 * DAY_S if change == "forgotten" else 60)
     if change == "forgotten":
-        JobAttempts(lake.kernel).jobs.forget(page[-1].id)
+        JobAttempts(lake.kernel).jobs.forget_job(page[-1].id)
     else:
         lakes.begin(lake, B, id=page[-1].id)
     found = [job.id for job in page]
@@ -185,7 +185,7 @@ def test_a_job_that_comes_on_two_pages_is_listed_once(monkeypatch: pytest.Monkey
         asked.append(call.after)
         page = do(call)
         if len(asked) == 1:
-            jobs.forget(page[-1].id)
+            jobs.forget_job(page[-1].id)
         return page
 
     monkeypatch.setattr(lake.catalogue, "page_max", 2)
@@ -206,7 +206,9 @@ def test_jobs_that_ended_long_ago_are_forgotten_as_others_begin() -> None:
         lakes.begin(lake, A, id=id_)
         lakes.abort(lake, id=id_)
     old = [
-        job for job in JobAttempts(lake.kernel).jobs.all() if job.changed_us < clock.now_us - 8 * DAY_S * 1e6
+        job
+        for job in JobAttempts(lake.kernel).jobs.list_jobs()
+        if job.changed_us < clock.now_us - 8 * DAY_S * 1e6
     ]
     assert len(old) < 40
 
@@ -224,7 +226,7 @@ def _add_ended(store: CountingStore | MemoryStore, count: int, like: Job | None)
         id_ = UUID(int=(number * 2**128) // count).hex
         ended = msgspec.structs.replace(like, id=id_, state=JobState.ABORTED)
         with store.turn(PREFIX + id_) as turn:
-            turn.advance({}, JOBS.row(ended.id, ended))
+            turn.advance({}, JOBS.encode_row(ended.id, ended))
 
 
 @pytest.mark.parametrize("own_branch", [False, True], ids=["on the branch", "on its own branch"])

@@ -63,7 +63,7 @@ def test_property_58_a_check_is_shown_the_exact_result_and_what_is_said_of_it(la
 
 def test_property_58_a_veto_leaves_the_branch_and_names_check_branch_and_reason(lake: Lake) -> None:
     lake.add_check("no bad things", refuse_bad)
-    before = lake.kernel.references.get("main")
+    before = lake.kernel.references.get_reference("main")
     with pytest.raises(CommitVetoed) as vetoed:
         lake.commit([put("bad")])
     assert vetoed.value.details == {
@@ -72,7 +72,7 @@ def test_property_58_a_veto_leaves_the_branch_and_names_check_branch_and_reason(
         "reason": "there is something bad",
     }
     assert "no bad things" in str(vetoed.value)
-    assert lake.kernel.references.get("main") == before
+    assert lake.kernel.references.get_reference("main") == before
     lake.commit([put("good")])
 
 

@@ -67,7 +67,7 @@ def test_properties_6_20_21_a_job_that_died_anywhere_runs_again_to_one_commit(
             return
         rerun = open_lake(inner)
         was_landed = len(lakes.files(rerun))
-        head = rerun.kernel.references.get("main").id
+        head = rerun.kernel.references.get_reference("main").id
         commit = run(rerun, again, own_branch)
         check_sound(rerun)
         assert len(lakes.files(rerun)) == 1
@@ -138,7 +138,7 @@ def test_properties_7_20_21_a_process_that_is_killed_leaves_a_job_that_can_be_de
         assert lakes.job(lake).state is expected
         landed = lakes.files(lake)
         assert landed == ([A] if number >= 2 else [])
-        head = lake.kernel.references.get("main").id
+        head = lake.kernel.references.get_reference("main").id
         commit = run(lake, B, own_branch)
         assert lakes.files(lake) == (landed or [B])
         assert (commit == head) == bool(landed)

@@ -210,11 +210,11 @@ def test_a_sending_that_is_refused_after_another_one_landed_is_answered_by_that(
 
 def test_a_commit_that_was_called_off_is_told_in_the_log_and_leaves_the_head() -> None:
     lake = open_lake(MemoryStore())
-    before = lake.kernel.references.get("main")
+    before = lake.kernel.references.get_reference("main")
     lakes.begin(lake)
-    JobAttempts(lake.kernel).send(ID, A, "raw.events", "main")
+    JobAttempts(lake.kernel).send_commit(ID, A, "raw.events", "main")
     lakes.begin(lake, B)
-    after = lake.kernel.references.get("main")
+    after = lake.kernel.references.get_reference("main")
     assert (after.head, after.position) == (before.head, before.position + 1)
     assert lake.reflog()[0].event == Event.ABORT
     assert lake.outcome(ID) is None

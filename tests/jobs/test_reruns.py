@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import penstock
 from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
-from penstock.formats.files.lake.save_job import below_pool
+from penstock.formats.files.lake.save_job import get_folder_below_pool
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 
@@ -19,7 +19,7 @@ def test_a_rerun_of_a_landed_job_is_not_given_the_folder_that_the_table_names(tm
     with penstock.open(tmp_path / "lake") as lake:
         job, fence = uuid4().hex, uuid4().hex
         first = lake.do(BeginJob(id=job, fence=fence, key=KEY))
-        folder = below_pool(first.folder)
+        folder = get_folder_below_pool(first.folder)
         new = (NewFile(path="a", size=1),)
         lake.do(WriteFiles(key=KEY, folder=folder, added=new, job=job, fence=fence))
         again = lake.do(BeginJob(id=job, fence=uuid4().hex, key=KEY))
@@ -35,7 +35,7 @@ def test_an_own_branch_that_somebody_merged_by_hand_has_landed(tmp_path: Path) -
         begun = lake.do(BeginJob(id=job, fence=fence, key=KEY, own_branch=True))
         call = WriteFiles(
             key=KEY,
-            folder=below_pool(begun.folder),
+            folder=get_folder_below_pool(begun.folder),
             added=(NewFile(path="a", size=1),),
             job=job,
             fence=fence,

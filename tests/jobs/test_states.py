@@ -57,7 +57,7 @@ def reach(world: World, state: str) -> None:
 
 
 def forget(lake: Lake) -> None:
-    JobAttempts(lake.kernel).jobs.forget(ID)
+    JobAttempts(lake.kernel).jobs.forget_job(ID)
 
 
 def forget_later(lake: Lake) -> None:
@@ -102,7 +102,7 @@ CASES = [
 
 def sent(lake: Lake, fence: str = A) -> None:
     """An attempt whose process died right after it noted that it commits."""
-    JobAttempts(lake.kernel).send(ID, fence, str(EVENTS), "main")
+    JobAttempts(lake.kernel).send_commit(ID, fence, str(EVENTS), "main")
 
 
 def landed_unnoted(lake: Lake) -> None:
@@ -115,7 +115,7 @@ def landed_unnoted(lake: Lake) -> None:
     back = msgspec.structs.replace(
         before, state=JobState.COMMITTING, sends=1, changed_us=after.changed_us, position=after.position
     )
-    JOBS.update(lake.kernel.store, lake.kernel.settings, ID, lambda _: ReplaceRow(back))
+    JOBS.update_record(lake.kernel.store, lake.kernel.settings, ID, lambda _: ReplaceRow(back))
 
 
 @pytest.mark.parametrize(("state", "event", "expected"), CASES)
@@ -274,11 +274,11 @@ def test_property_14_a_process_that_goes_on_after_its_job_has_ended_changes_noth
         lakes.abort(lake)
     else:
         lakes.commit(lake, B)
-    before = lake.kernel.references.get("main")
+    before = lake.kernel.references.get_reference("main")
     assert told(lambda: lakes.commit(lake, A)) == "over"
     assert told(lambda: lakes.begin(lake, A)) == "over"
     assert lakes.abort(lake, A).state is (JobState.ABORTED if end == "abort" else JobState.COMMITTED)
-    assert lake.kernel.references.get("main") == before
+    assert lake.kernel.references.get_reference("main") == before
     lakes.begin(lake, C, id="2" * 32)
     assert lakes.commit(lake, C, id="2" * 32).commit is not None
     assert lakes.files(lake) == ([C] if end == "abort" else [B, C])

@@ -49,9 +49,9 @@ def installed(*folders: Path) -> Iterator[None]:
 def forget() -> None:
     """Forget which formats are installed."""
     for known in (
-        registry.other_formats,
-        plugins.other_plugin_types,
-        format_rules.other_rules,
+        registry.load_other_formats,
+        plugins.list_other_plugin_types,
+        format_rules.load_other_format_rules,
         format_cli.format_clis,
     ):
         known.cache_clear()

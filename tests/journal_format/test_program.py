@@ -154,10 +154,10 @@ def test_short_commands_do_not_look_for_other_packages(tmp_path: Path, plain: Pe
     plain("put", "sales.orders", "--type", "iceberg", "metadata_location=s3://bucket/orders/v1.json")
     code = (
         "import sys; from penstock.cli.main import main\n"
-        "from penstock.formats.registry import other_formats\n"
+        "from penstock.formats.registry import load_other_formats\n"
         "sys.argv = ['penstock', 'tables']\n"
         "try: main()\n"
-        "except SystemExit: print(other_formats.cache_info().currsize)"
+        "except SystemExit: print(load_other_formats.cache_info().currsize)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -16,7 +16,7 @@ from penstock.errors import (
     NotManaged,
 )
 from penstock.formats import registry
-from penstock.lake.audits.rows import rows_at
+from penstock.lake.audits.rows import open_rows_at
 from penstock.lake.calls import SweepTables
 from penstock.model.operations import Change, Put
 from tests.journal_format.installation import JOURNAL, install, installed
@@ -29,7 +29,7 @@ def test_rows_of_a_journal_are_written_read_and_expected_as_those_of_any_table(t
         diary.write([{"line": "opened"}], format="journal")
         assert diary.append([{"line": "sun"}, {"line": "rain"}]).version == 3
         assert diary.to_arrow(columns=["line"]).to_pydict() == {"line": ["opened", "sun", "rain"]}
-        assert rows_at(diary).to_arrow().num_rows == 3
+        assert open_rows_at(diary).to_arrow().num_rows == 3
         lake.expect("no snow", "SELECT * FROM sales.diary WHERE line = 'snow'")
         with pytest.raises(CommitVetoed, match="no snow"):
             diary.append([{"line": "snow"}])
@@ -66,7 +66,7 @@ def test_without_the_package_a_table_is_refused_by_name_and_kept_whole(tmp_path:
         lake.table("orders").append([{"id": 2}])
         lake.branch("work").create()
         lake.merge("work")
-        for refused in (lambda: rows_at(lake.table("diary")), lambda: lake.table("diary").to_arrow()):
+        for refused in (lambda: open_rows_at(lake.table("diary")), lambda: lake.table("diary").to_arrow()):
             with pytest.raises(NotManaged, match="diary"):
                 refused()
         with pytest.raises(
@@ -86,7 +86,7 @@ def test_two_packages_that_declare_the_same_are_told_apart(tmp_path: Path) -> No
     first = install(tmp_path / "first", package="a-journal")
     second = install(tmp_path / "second", package="b-journal", name="journal-too")
     with installed(first, second):
-        found = registry.other_formats()
+        found = registry.load_other_formats()
         assert [declared.package for declared in found.formats] == ["a-journal 1.0"]
         (problem,) = found.problems
         assert "b-journal 1.0" in problem
@@ -95,5 +95,5 @@ def test_two_packages_that_declare_the_same_are_told_apart(tmp_path: Path) -> No
 
 def test_an_entry_point_that_leads_to_something_else_is_a_sentence(tmp_path: Path) -> None:
     with installed(install(tmp_path / "site", at=JOURNAL.replace("FORMAT", "Final"))):
-        (problem,) = registry.other_formats().problems
+        (problem,) = registry.load_other_formats().problems
         assert "penstock-journal 1.0" in problem

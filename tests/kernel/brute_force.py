@@ -292,5 +292,5 @@ def line(kernel: Kernel, tip: ObjectId, after: ObjectId) -> list[ObjectId]:
     found: list[ObjectId] = []
     while tip != after:
         found.append(tip)
-        tip = kernel.history.commit(tip).parent
+        tip = kernel.history.read_commit(tip).parent
     return found[::-1]

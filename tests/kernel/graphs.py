@@ -110,17 +110,17 @@ def long_line(store: Store, length: int, start: ObjectId = NO_COMMIT) -> list[Ob
     own = uuid4().hex  # without it, two lines from one start would be the same commits
     while len(made) < length:
         for _ in range(min(1000, length - len(made))):
-            chain.add(CommitDraft({}, CommitMeta(message=own)))
+            chain.add_draft(CommitDraft({}, CommitMeta(message=own)))
         made += [one for one, _ in chain.build_commits(1_000_000)]
         store.store(chain.objects.fresh)
-        chain.settle()
+        chain.note_stored()
     return made
 
 
 def merged(store: Store, tip: ObjectId, source: ObjectId) -> ObjectId:
     """A merge of a commit into the line that ends with another."""
     chain = CommitChain(Objects(store), tip)
-    chain.add(CommitDraft({}, CommitMeta(), further_parents=(source,)))
+    chain.add_draft(CommitDraft({}, CommitMeta(), further_parents=(source,)))
     ((made, _),) = chain.build_commits(1_000_000)
     store.store(chain.objects.fresh)
     return made

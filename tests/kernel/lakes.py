@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import LakeNotFound
-from penstock.kernel.description import new_description, read_description, write_description
+from penstock.kernel.description import make_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -46,8 +46,8 @@ def new_kernel(
     try:
         read_description(store)
     except LakeNotFound:
-        kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
-        write_description(store, new_description(clock(), "main", "", ()))
+        kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+        write_description(store, make_description(clock(), "main", "", ()))
     return kernel
 
 
@@ -92,18 +92,18 @@ def commit(
 
 
 def head(kernel: Kernel, name: str = "main") -> ObjectId:
-    return kernel.references.get(name).head
+    return kernel.references.get_reference(name).head
 
 
 def branch(kernel: Kernel, name: str, at: str | ObjectId = "main") -> str:
-    kernel.references.create(name, Kind.BRANCH, head(kernel, at) if isinstance(at, str) else at)
+    kernel.references.create_reference(name, Kind.BRANCH, head(kernel, at) if isinstance(at, str) else at)
     return name
 
 
 def state(kernel: Kernel, at: str | ObjectId = "main") -> State:
     """Everything the lake holds at a branch or commit."""
-    view = kernel.state(head(kernel, at) if isinstance(at, str) else at)
-    found = {key: content_of(kernel.objects, value) for key, value in view.scan()}
+    view = kernel.read_state(head(kernel, at) if isinstance(at, str) else at)
+    found = {key: read_content(kernel.objects, value) for key, value in view.scan()}
     return {
         Key.decode(key): content
         for key, content in found.items()

@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
@@ -91,7 +91,7 @@ class LakeMachine(RuleBasedStateMachine):
         for name in BRANCHES[:3]:
             self.write("main", [Put(Key(name), table(0))])
             if name != "main":
-                self.kernel.references.create(name, Kind.BRANCH, self.heads["main"])
+                self.kernel.references.create_reference(name, Kind.BRANCH, self.heads["main"])
                 self.heads[name] = self.heads["main"]
 
     def new_store(self) -> Store:
@@ -122,7 +122,7 @@ class LakeMachine(RuleBasedStateMachine):
             parents = [one]
         if commits:
             self.heads[branch] = commits[-1]
-        assert self.kernel.references.get(branch).head == self.heads[branch]
+        assert self.kernel.references.get_reference(branch).head == self.heads[branch]
 
     def agrees(self, one: ObjectId, expected: Expected) -> State:
         """What a new commit holds, if that is what it must hold but for new ids."""
@@ -148,7 +148,7 @@ class LakeMachine(RuleBasedStateMachine):
         outcome = self.kernel.commit(branch, operations, CommitMeta(), **how)
         self.landed(branch, list(outcome.commits), [head], [self.agrees(outcome.head, expected)])
         if "key" in how:
-            incarnation = self.kernel.references.get(branch).incarnation
+            incarnation = self.kernel.references.get_reference(branch).incarnation
             self.done.append(Done(branch, incarnation, operations, how, outcome.head))
 
     @rule(random=randoms)
@@ -198,7 +198,7 @@ class LakeMachine(RuleBasedStateMachine):
         done = random.choice(self.done)
         if done.branch not in self.heads or done.commit not in self.reachable():
             return
-        if self.kernel.references.get(done.branch).incarnation != done.incarnation:
+        if self.kernel.references.get_reference(done.branch).incarnation != done.incarnation:
             return
         outcome = self.kernel.commit(done.branch, done.operations, CommitMeta(), **done.how)
         assert (outcome.commits, outcome.repeated) == ((done.commit,), True)
@@ -214,9 +214,9 @@ class LakeMachine(RuleBasedStateMachine):
         kind, known = (Kind.BRANCH, self.heads) if name in BRANCHES else (Kind.TAG, self.tags)
         if name in known:
             with pytest.raises(ReferenceExists):
-                self.kernel.references.create(name, kind, at)
+                self.kernel.references.create_reference(name, kind, at)
         else:
-            self.kernel.references.create(name, kind, at)
+            self.kernel.references.create_reference(name, kind, at)
             known[name] = at
 
     @rule(random=randoms)
@@ -225,11 +225,11 @@ class LakeMachine(RuleBasedStateMachine):
         known = self.heads if name in BRANCHES else self.tags
         to = self.some_commit(random)
         if name in known:
-            self.kernel.references.assign(name, to, expected=random.choice([None, known[name]]))
+            self.kernel.references.assign_reference(name, to, expected=random.choice([None, known[name]]))
             known[name] = to
         else:
             with pytest.raises(ReferenceNotFound):
-                self.kernel.references.assign(name, to)
+                self.kernel.references.assign_reference(name, to)
 
     @rule(random=randoms)
     def delete(self, random: Random) -> None:
@@ -238,11 +238,11 @@ class LakeMachine(RuleBasedStateMachine):
             return
         known = self.heads if name in BRANCHES else self.tags
         if name in known:
-            self.kernel.references.delete(name)
+            self.kernel.references.delete_reference(name)
             del known[name]
         else:
             with pytest.raises(ReferenceNotFound):
-                self.kernel.references.delete(name)
+                self.kernel.references.delete_reference(name)
 
     # -- merges ----------------------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class LakeMachine(RuleBasedStateMachine):
     def sweep(self) -> None:
         """What nothing leads to goes at once; nobody may ask for it any more."""
         self.clock.advance(1)
-        sweep(self.kernel)
+        sweep_objects(self.kernel)
         kept = set(self.reachable())
         self.held = {one: held for one, held in self.held.items() if one in kept}
 
@@ -405,7 +405,7 @@ class LakeMachine(RuleBasedStateMachine):
     @invariant()
     def references_are_where_they_must_be(self) -> None:
         for kind, known in ((Kind.BRANCH, self.heads), (Kind.TAG, self.tags)):
-            found = {one.name: one.head for one in self.kernel.references.all(kind)}
+            found = {one.name: one.head for one in self.kernel.references.list_all_references(kind)}
             assert found == known
 
     @invariant()
@@ -420,7 +420,7 @@ class LakeMachine(RuleBasedStateMachine):
         for one in self.reachable():
             assert state(cold, one) == self.held[one]
             if one != NO_COMMIT:
-                found = cold.history.commit(one)
+                found = cold.history.read_commit(one)
                 assert [found.parent, *found.further_parents] == self.graph.parents[one]
         assert fsck(cold).damages == ()
         self.close()

@@ -30,7 +30,7 @@ from penstock.kernel.backup_registry import (
     unregister_backups,
 )
 from penstock.kernel.checks import BranchProposal
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.description import (
     HORIZONS_VERSION,
     ROW_NAME,
@@ -44,14 +44,14 @@ from penstock.kernel.description import (
 from penstock.kernel.expectations import add_expectation, remove_expectation
 from penstock.kernel.jobs import JobRows
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_seal import cancel, finish, reopen, seal
+from penstock.kernel.lake_seal import cancel_seal, finish_seal, reopen_lake, seal_lake
 from penstock.kernel.leases import Leases
 from penstock.kernel.number_ranges import RangeRequest, reserve_numbers
 from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.kernel.settings import DAY_US, Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.kernel.table_horizons import TableHorizon, change_horizon, find_horizon
-from penstock.kernel.tokens import put_token, revoke_token, tokens
+from penstock.kernel.tokens import list_tokens, put_token, revoke_token
 from penstock.kernel.transactions import Transactions
 from penstock.lake.backup import backup_lake, restore_backup
 from penstock.lake.calls import ChangeRoots, PutSetting
@@ -124,7 +124,7 @@ def writer(
 def new_kernel(store: Store) -> Kernel:
     kernel = Kernel(store, settings=QUICK, clock=Clock())
     write_description(store, DESCRIPTION)
-    kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
     return kernel
 
 
@@ -134,7 +134,7 @@ def put(kernel: Kernel, branch: str, key: str) -> bytes:
 
 def events(kernel: Kernel, name: str) -> list[str]:
     """What happened to a reference, oldest first."""
-    return [entry.kind for _, entry in kernel.references.log(name)][::-1]
+    return [entry.kind for _, entry in kernel.references.walk_log(name)][::-1]
 
 
 def open_lake(store: Store) -> Lake:
@@ -220,7 +220,7 @@ def upgrade_a_lake(store: FaultyStore) -> Prepared:
 
 def sealed(kernel: Kernel) -> int:
     with ThreadPoolExecutor(1) as workers:
-        return [*seal(kernel, "copy", "there", "ann", workers)][-1]
+        return [*seal_lake(kernel, "copy", "there", "ann", workers)][-1]
 
 
 def _mark_of(store: FaultyStore) -> str | None:
@@ -228,45 +228,45 @@ def _mark_of(store: FaultyStore) -> str | None:
     return None if mark is None else mark.copy
 
 
-@writer("kernel.lake_seal:seal")
+@writer("kernel.lake_seal:seal_lake")
 def seal_a_lake(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     return Prepared(ROW_NAME, lambda: (sealed(kernel), _mark_of(store)))
 
 
-@writer("kernel.lake_seal:_seal_one")
+@writer("kernel.lake_seal:_seal_reference")
 def seal_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     return Prepared("main", lambda: (sealed(kernel), events(kernel, "main")))
 
 
-@writer("kernel.lake_seal:finish")
+@writer("kernel.lake_seal:finish_seal")
 def give_a_lake_away(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
 
     def change() -> object:
-        finish(store, QUICK, "copy")
+        finish_seal(store, QUICK, "copy")
         return read_description(store).sealed
 
     return Prepared(ROW_NAME, change)
 
 
-@writer("kernel.lake_seal:reopen")
+@writer("kernel.lake_seal:reopen_lake")
 def take_a_lake_back(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
-    finish(store, QUICK, "copy")
+    finish_seal(store, QUICK, "copy")
 
     def change() -> object:
-        reopen(store, QUICK, "copy")
+        reopen_lake(store, QUICK, "copy")
         return read_description(store).sealed
 
     return Prepared(ROW_NAME, change)
 
 
-@writer("kernel.lake_seal:cancel")
+@writer("kernel.lake_seal:cancel_seal")
 def cancel_a_move(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
-    return Prepared(ROW_NAME, lambda: (cancel(store, QUICK).copy, read_description(store).sealed))
+    return Prepared(ROW_NAME, lambda: (cancel_seal(store, QUICK).copy, read_description(store).sealed))
 
 
 def _copy_to(store: FaultyStore) -> Callable[[], object]:
@@ -274,19 +274,19 @@ def _copy_to(store: FaultyStore) -> Callable[[], object]:
     put(kernel, "main", "a")
 
     def change() -> object:
-        copied = copy(kernel, store, source_place="here", target_place="there")
-        branches = [*Kernel(store).references.all(Kind.BRANCH)]
+        copied = copy_store(kernel, store, source_place="here", target_place="there")
+        branches = [*Kernel(store).references.list_all_references(Kind.BRANCH)]
         return copied.references, copied.objects, [one.name for one in branches]
 
     return change
 
 
-@writer("kernel.copy:_Copy._rewrite")
+@writer("kernel.copy:_LakeCopy._rewrite_description")
 def note_how_far_a_copy_is(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, _copy_to(store), turns_before=1)
 
 
-@writer("kernel.copy:_Copy._put_row")
+@writer("kernel.copy:_LakeCopy._put_row")
 def copy_a_row(store: FaultyStore) -> Prepared:
     return Prepared("main", _copy_to(store))
 
@@ -302,17 +302,19 @@ def note_expired_commits(store: FaultyStore) -> Prepared:
     put(kernel, "main", "b")
     assert isinstance(kernel.clock, Clock)
     kernel.clock.us += DAY_US
-    return Prepared(ROW_NAME, lambda: (sweep(kernel).tombstones, len(read_description(store).expired)))
+    return Prepared(
+        ROW_NAME, lambda: (sweep_objects(kernel).tombstones, len(read_description(store).expired))
+    )
 
 
-@writer("kernel.sweep:_forget")
+@writer("kernel.sweep:_forget_tombstone")
 def forget_a_deleted_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
-    kernel.references.delete("dev")
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.delete_reference("dev")
     assert isinstance(kernel.clock, Clock)
     kernel.clock.us += DAY_US
-    return Prepared("dev", lambda: (sweep(kernel).tombstones, store.reference("dev")))
+    return Prepared("dev", lambda: (sweep_objects(kernel).tombstones, store.reference("dev")))
 
 
 POINT = BackupPoint(
@@ -386,13 +388,13 @@ def let_a_restored_copy_take_over(store: FaultyStore) -> Prepared:
 # -- references ------------------------------------------------------------------------------------------
 
 
-@writer("kernel.references:References.create")
+@writer("kernel.references:References.create_reference")
 def create_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
 
     def change() -> object:
-        made = kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
-        assert made == kernel.references.get("dev")
+        made = kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
+        assert made == kernel.references.get_reference("dev")
         return made.position, events(kernel, "dev")
 
     return Prepared("dev", change)
@@ -406,7 +408,7 @@ def take_back_a_branch_that_was_made_while_the_lake_was_sealed(store: FaultyStor
 
 
 def _create(kernel: Kernel) -> object:
-    return kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    return kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
 
 
 def _refused(change: Callable[[], object]) -> str:
@@ -423,38 +425,38 @@ def _mark_sealed(store: FaultyStore) -> None:
     change_description(store.inner, QUICK, lambda lake: msgspec.structs.replace(lake, sealed=mark))
 
 
-@writer("kernel.references:References.assign")
+@writer("kernel.references:References.assign_reference")
 def assign_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     to = put(kernel, "main", "a")
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
 
     def change() -> object:
-        moved = kernel.references.assign("dev", to)
-        assert moved == kernel.references.get("dev")
+        moved = kernel.references.assign_reference("dev", to)
+        assert moved == kernel.references.get_reference("dev")
         return moved.head == to, events(kernel, "dev")
 
     return Prepared("dev", change)
 
 
-@writer("kernel.references:References.delete")
+@writer("kernel.references:References.delete_reference")
 def delete_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
-    return Prepared("dev", lambda: (kernel.references.delete("dev").kind, events(kernel, "dev")))
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
+    return Prepared("dev", lambda: (kernel.references.delete_reference("dev").kind, events(kernel, "dev")))
 
 
 @writer("formats.files.lake.ended_jobs:drop_branch")
 def drop_the_branch_of_an_attempt(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    dev = kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    dev = kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     return Prepared("dev", lambda: (drop_branch(kernel, dev), store.reference("dev")))
 
 
-@writer("kernel.rebase:BranchRebase._run")
+@writer("kernel.rebase:BranchRebase._rebase_once")
 def rebase_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     put(kernel, "dev", "a")
     onto = put(kernel, "main", "b")
 
@@ -465,10 +467,10 @@ def rebase_a_branch(store: FaultyStore) -> Prepared:
     return Prepared("dev", change)
 
 
-@writer("kernel.rebase:BranchRebase.preview", swaps=False)
+@writer("kernel.rebase:BranchRebase.preview_rebase", swaps=False)
 def preview_a_rebase(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     put(kernel, "dev", "a")
     onto = put(kernel, "main", "b")
     return Prepared(
@@ -480,19 +482,19 @@ def preview_a_rebase(store: FaultyStore) -> Prepared:
 @writer("kernel.request_outcome:OutcomeLookup.call_off")
 def call_a_request_off(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    main = kernel.references.get("main")
+    main = kernel.references.get_reference("main")
     sent = SubmittedRequest("1" * 32, "main", main.incarnation, main.position, START_US + DAY_US)
 
     def change() -> object:
         commit = OutcomeLookup(kernel).call_off(sent)
-        entry = decode_object(store.fetch([kernel.references.get("main").log]).popitem()[1])
+        entry = decode_object(store.fetch([kernel.references.get_reference("main").log]).popitem()[1])
         return commit, entry.kind == Event.ABORT, events(kernel, "main")
 
     return Prepared("main", change)
 
 
 class _Engine:
-    def require(self) -> None:
+    def require_available(self) -> None:
         """It can always be asked."""
 
     def find_violation(self, _: BranchProposal, __: Expectation) -> str | None:
@@ -526,26 +528,30 @@ BRANCH = "tx/" + ID
 @writer("kernel.transactions:Transactions._begin")
 def begin_a_transaction(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    return Prepared(BRANCH, lambda: (Transactions(kernel).begin(ID, "main").state, events(kernel, BRANCH)))
+    return Prepared(
+        BRANCH, lambda: (Transactions(kernel).begin_transaction(ID, "main").state, events(kernel, BRANCH))
+    )
 
 
-@writer("kernel.transaction_rows:TransactionRows._move")
+@writer("kernel.transaction_rows:TransactionRows._move_row")
 def abort_a_transaction(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    Transactions(kernel).begin(ID, "main")
-    return Prepared(BRANCH, lambda: (Transactions(kernel).abort(ID).state, events(kernel, BRANCH)))
+    Transactions(kernel).begin_transaction(ID, "main")
+    return Prepared(
+        BRANCH, lambda: (Transactions(kernel).abort_transaction(ID).state, events(kernel, BRANCH))
+    )
 
 
-@writer("kernel.transaction_commit:TransactionCommits.forget")
+@writer("kernel.transaction_commit:TransactionCommits.forget_transaction")
 def forget_a_transaction(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    Transactions(kernel).begin(ID, "main")
-    ended = Transactions(kernel).abort(ID)
+    Transactions(kernel).begin_transaction(ID, "main")
+    ended = Transactions(kernel).abort_transaction(ID)
     assert isinstance(kernel.clock, Clock)
     kernel.clock.us += 30 * DAY_US
 
     def change() -> object:
-        Transactions(kernel).forget(ended)
+        Transactions(kernel).forget_transaction(ended)
         return store.reference(BRANCH)
 
     return Prepared(BRANCH, change)
@@ -565,14 +571,14 @@ TOKEN = Token(
 @writer("kernel.tokens:put_token")
 def put_a_token(store: FaultyStore) -> Prepared:
     new_kernel(store)
-    return Prepared("@token/" + TOKEN.id, lambda: (put_token(store, QUICK, TOKEN), tokens(store)))
+    return Prepared("@token/" + TOKEN.id, lambda: (put_token(store, QUICK, TOKEN), list_tokens(store)))
 
 
 @writer("kernel.tokens:revoke_token")
 def revoke_a_token(store: FaultyStore) -> Prepared:
     new_kernel(store)
     put_token(store, QUICK, TOKEN)
-    return Prepared("@token/" + TOKEN.id, lambda: (revoke_token(store, QUICK, TOKEN.id), tokens(store)))
+    return Prepared("@token/" + TOKEN.id, lambda: (revoke_token(store, QUICK, TOKEN.id), list_tokens(store)))
 
 
 @writer("kernel.tokens:_withdraw_if_moved")
@@ -581,7 +587,7 @@ def take_back_a_token_that_was_put_while_the_lake_was_sealed(store: FaultyStore)
     store.at(Point.AFTER_SWAP, lambda: _mark_sealed(store), name="@token/" + TOKEN.id)
     return Prepared(
         "@token/" + TOKEN.id,
-        lambda: (_refused(lambda: put_token(store, QUICK, TOKEN)), tokens(store)),
+        lambda: (_refused(lambda: put_token(store, QUICK, TOKEN)), list_tokens(store)),
         turns_before=1,
     )
 
@@ -608,24 +614,24 @@ def _jobs(store: FaultyStore) -> JobRows:
 
 def _sent_job(store: FaultyStore) -> tuple[JobRows, Job]:
     jobs = _jobs(store)
-    jobs.begin(JOB)
+    jobs.begin_attempt(JOB)
     return jobs, jobs.commit_begins(ID, "a", "raw", "main", 1)
 
 
-@writer("kernel.jobs:JobRows.begin")
+@writer("kernel.jobs:JobRows.begin_attempt")
 def begin_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
-    return Prepared("@job/" + ID, lambda: (jobs.begin(JOB), jobs.get(ID)))
+    return Prepared("@job/" + ID, lambda: (jobs.begin_attempt(JOB), jobs.get_job(ID)))
 
 
 @writer("kernel.jobs:JobRows.commit_begins")
 def send_the_commit_of_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
-    jobs.begin(JOB)
+    jobs.begin_attempt(JOB)
 
     def change() -> object:
         sent = jobs.commit_begins(ID, "a", "raw", "main", 1)
-        assert sent == jobs.get(ID)
+        assert sent == jobs.get_job(ID)
         return sent.state, sent.position
 
     return Prepared("@job/" + ID, change)
@@ -637,8 +643,8 @@ def note_that_the_commit_of_a_job_has_landed(store: FaultyStore) -> Prepared:
 
     def change() -> object:
         return jobs.change_committing(
-            job, lambda found, now_us: found.as_landed(NO_COMMIT, now_us)
-        ), jobs.get(ID)
+            job, lambda found, now_us: found.mark_landed(NO_COMMIT, now_us)
+        ), jobs.get_job(ID)
 
     return Prepared("@job/" + ID, change)
 
@@ -646,21 +652,21 @@ def note_that_the_commit_of_a_job_has_landed(store: FaultyStore) -> Prepared:
 @writer("kernel.jobs:JobRows.abort")
 def abort_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
-    jobs.begin(JOB)
-    return Prepared("@job/" + ID, lambda: (jobs.abort(ID, "not wanted"), jobs.get(ID)))
+    jobs.begin_attempt(JOB)
+    return Prepared("@job/" + ID, lambda: (jobs.abort(ID, "not wanted"), jobs.get_job(ID)))
 
 
-@writer("kernel.jobs:JobRows.forget")
+@writer("kernel.jobs:JobRows.forget_job")
 def forget_a_job(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     jobs = JobRows(store, QUICK, kernel.graces, kernel.clock)
-    jobs.begin(JOB)
+    jobs.begin_attempt(JOB)
     assert isinstance(kernel.clock, Clock)
     kernel.clock.us += 1000 * DAY_US
 
     def change() -> object:
-        jobs.forget(ID)
-        return jobs.find(ID)
+        jobs.forget_job(ID)
+        return jobs.find_job(ID)
 
     return Prepared("@job/" + ID, change)
 
@@ -668,13 +674,13 @@ def forget_a_job(store: FaultyStore) -> Prepared:
 # -- leases and horizons ---------------------------------------------------------------------------------
 
 
-@writer("kernel.leases:Leases.take")
+@writer("kernel.leases:Leases.take_lease")
 def take_a_lease(store: FaultyStore) -> Prepared:
     leases = Leases(store)
 
     def change() -> object:
-        lease = leases.take("table")
-        return lease is not None and lease.keep(), Leases(store).take("table")
+        lease = leases.take_lease("table")
+        return lease is not None and lease.renew_if_due(), Leases(store).take_lease("table")
 
     return Prepared("@lease/table", change)
 
@@ -694,18 +700,18 @@ def reserve_numbers_of_a_table(store: FaultyStore) -> Prepared:
     return Prepared(f"@numbers/{table.hex}", change)
 
 
-@writer("kernel.leases:Lease._renew")
+@writer("kernel.leases:Lease._renew_now")
 def renew_a_lease(store: FaultyStore) -> Prepared:
     now_s = [0.0]
-    lease = Leases(store, good_s=60.0, margin_s=15.0, elapsed_s=lambda: now_s[0]).take("table")
+    lease = Leases(store, good_s=60.0, margin_s=15.0, elapsed_s=lambda: now_s[0]).take_lease("table")
     assert lease is not None
     now_s[0] = 46.0  # it is not good any more, unless it is renewed
-    return Prepared("@lease/table", lease.keep)
+    return Prepared("@lease/table", lease.renew_if_due)
 
 
 @writer("kernel.leases:Lease.release")
 def release_a_lease(store: FaultyStore) -> Prepared:
-    lease = Leases(store).take("table")
+    lease = Leases(store).take_lease("table")
     assert lease is not None
 
     def change() -> object:
@@ -731,15 +737,17 @@ def set_the_horizon_of_a_table(store: FaultyStore) -> Prepared:
 # -- what the source has ---------------------------------------------------------------------------------
 
 WAYS = {
-    "kernel.records:RecordType.update",
+    "kernel.records:RecordType.update_record",
     "kernel.description:change_description",
-    "kernel.references:References.swap",
-    "kernel.jobs:JobRows._update",
+    "kernel.references:References.swap_reference",
+    "kernel.jobs:JobRows._update_job",
     "kernel.transaction_rows:TransactionRows._swap_transaction",
 }
 """Ways to change a row that others use. What they are used for are writers."""
-METHODS = {"swap", "_update", "_swap_transaction"}
-CALLED = re.compile(r"\b(?:swap_row|change_description|turn|update|swap|_update|_swap_transaction)\(")
+METHODS = {"swap_reference", "_update_job", "_swap_transaction"}
+CALLED = re.compile(
+    r"\b(?:swap_row|change_description|turn|update_record|swap_reference|_update_job|_swap_transaction)\("
+)
 """What every call that changes a row, or takes a turn of one, looks like."""
 
 
@@ -783,7 +791,7 @@ def _changes_row(call: ast.Call) -> bool:
     if not isinstance(called, ast.Attribute):
         return False
     is_record = isinstance(called.value, ast.Name) and called.value.id.isupper()
-    return called.attr in METHODS or (called.attr == "update" and is_record)
+    return called.attr in METHODS or (called.attr == "update_record" and is_record)
 
 
 def _takes_turn(call: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.kernel import chain, lake_state, tree
 from penstock.kernel.chain import FOLD_BYTES, FOLD_OPERATIONS, CommitChain, CommitDraft
-from penstock.kernel.lake_state import diff_commits, recent_changes, state_of
+from penstock.kernel.lake_state import diff_commits, open_state, read_recent_changes
 from penstock.kernel.objects import Objects, PendingObjects, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -46,12 +46,14 @@ class Line:
                 if data is not None:
                     drawn[key], parts = split_value(data)
                     blobs.update(parts)
-            self.chain.add(CommitDraft(drawn, CommitMeta(message=f"{len(changes)} changes"), blobs=blobs))
+            self.chain.add_draft(
+                CommitDraft(drawn, CommitMeta(message=f"{len(changes)} changes"), blobs=blobs)
+            )
             model = {key: data for key, data in {**model, **changes}.items() if data is not None}
             models.append(model)
         sealed = self.chain.build_commits(self.now_us)
         self.store.store(self.chain.objects.fresh)
-        self.chain.settle()
+        self.chain.note_stored()
         assert self.chain.tip == (sealed[-1][0] if sealed else self.commits[-1][0])
         self.commits += [(one, held) for (one, _), held in zip(sealed, models, strict=True)]
         return [commit for _, commit in sealed]
@@ -66,9 +68,9 @@ class Line:
         for number in numbers if numbers is not None else range(len(self.commits)):
             one, model = self.commits[number]
             cold = Objects(self.store)
-            commit = cold.commit(one)
-            view = state_of(cold, commit)
-            assert [(key, cold.read(value)) for key, value in view.scan()] == sorted(model.items())
+            commit = cold.get_commit(one)
+            view = open_state(cold, commit)
+            assert [(key, cold.read_value(value)) for key, value in view.scan()] == sorted(model.items())
             if number == 0:
                 continue
             assert (commit.parent, commit.depth) == (self.commits[number - 1][0], number)
@@ -77,9 +79,9 @@ class Line:
 
     def _check_operations(self, commit: CommitObject, before: Model, after: Model) -> None:
         cold = Objects(self.store)
-        found = diff_commits(cold, cold.commit(commit.parent), commit)
+        found = diff_commits(cold, cold.get_commit(commit.parent), commit)
         read = {
-            key: tuple(None if value is None else cold.read(value) for value in values)
+            key: tuple(None if value is None else cold.read_value(value) for value in values)
             for key, values in found.items()
         }
         keys = sorted(before.keys() | after.keys())
@@ -88,8 +90,8 @@ class Line:
 
     def _check_folded(self, cold: Objects, commit: CommitObject) -> None:
         """Its tree with its newest changes folded in is the tree of its content."""
-        values = dict(state_of(cold, commit).scan())
-        folded = tree.update(PendingObjects(cold), commit.root, recent_changes(cold, commit))
+        values = dict(open_state(cold, commit).scan())
+        folded = tree.update_tree(PendingObjects(cold), commit.root, read_recent_changes(cold, commit))
         assert folded == Forest().grow(values)
 
 
@@ -135,7 +137,7 @@ def test_a_long_line_of_any_batches_holds_what_the_model_holds(seed: int) -> Non
             line.reopen()
     line.check(sorted(random.sample(range(len(line.commits)), 60)))
     line.check([len(line.commits) - 1])
-    assert any(not line.objects.commit(one).recent for one, _ in line.commits[1:])
+    assert any(not line.objects.get_commit(one).recent for one, _ in line.commits[1:])
 
 
 @pytest.mark.parametrize("seed", seeds(4))
@@ -149,11 +151,11 @@ def test_ranges_of_commits_are_read_and_compared_as_of_dicts(seed: int) -> None:
         (one, before), (other, after) = random.choice(line.commits), random.choice(line.commits)
         start, stop = sorted(b"%03d" % random.randrange(401) for _ in range(2))
         cold = Objects(line.store)
-        view = state_of(cold, cold.commit(other))
+        view = open_state(cold, cold.get_commit(other))
         assert list(view.scan(start, stop)) == sorted((k, v) for k, v in after.items() if start <= k < stop)
         asked = [b"%03d" % random.randrange(401) for _ in range(9)]
         assert view.get_many(asked) == {key: after[key] for key in asked if key in after}
-        found = diff_commits(cold, cold.commit(one), cold.commit(other), start, stop)
+        found = diff_commits(cold, cold.get_commit(one), cold.get_commit(other), start, stop)
         keys = sorted(key for key in before.keys() | after.keys() if start <= key < stop)
         assert found == {k: (before.get(k), after.get(k)) for k in keys if before.get(k) != after.get(k)}
 
@@ -199,7 +201,7 @@ def test_changes_are_folded_after_a_number_of_them_or_of_bytes() -> None:
         for number in range(FOLD_OPERATIONS + 2):
             line.land([{b"key%04d" % number: b"v" * size}])
         folded = [
-            number for number, (one, _) in enumerate(line.commits) if not line.objects.commit(one).recent
+            number for number, (one, _) in enumerate(line.commits) if not line.objects.get_commit(one).recent
         ]
         assert folded[1] <= most + 1
         line.check([1, folded[1] - 1, folded[1], folded[1] + 1, len(line.commits) - 1])
@@ -214,13 +216,13 @@ def test_a_commit_carries_few_segments_and_is_read_in_few_requests(reopening: bo
         line.land([{b"key%05d" % random.randrange(3000): b"%d" % random.randrange(9)}])
         if reopening:
             line.reopen()
-    segments = [len(line.objects.commit(one).recent) for one, _ in line.commits]
+    segments = [len(line.objects.get_commit(one).recent) for one, _ in line.commits]
     assert max(segments) <= FOLD_OPERATIONS.bit_length()
     for one, model in line.commits[-300::37]:
         line.store.reset()
         cold = Objects(line.store)
         key = b"key%05d" % random.randrange(3000)
-        assert state_of(cold, cold.commit(one)).get(key) == model[key]
+        assert open_state(cold, cold.get_commit(one)).get(key) == model[key]
         assert line.store.counts.objects_read <= 1 + FOLD_OPERATIONS.bit_length() + 5
 
 
@@ -253,12 +255,12 @@ def test_a_chain_knows_what_it_has_not_touched_since_a_commit() -> None:
         line.land([{b"key%d" % number: b"v"}])
     commits = [one for one, _ in line.commits]
     for number, one in enumerate(commits):
-        assert line.chain.contains(one)
+        assert line.chain.contains_commit(one)
         for key in range(10):
-            assert line.chain.unchanged_since(one, b"key%d" % key) == (key < number)
+            assert line.chain.is_key_unchanged_since(one, b"key%d" % key) == (key < number)
     line.reopen()
-    assert [line.chain.contains(one) for one in commits] == [False] * 10 + [True]
-    assert not line.chain.unchanged_since(commits[3], b"key0")
+    assert [line.chain.contains_commit(one) for one in commits] == [False] * 10 + [True]
+    assert not line.chain.is_key_unchanged_since(commits[3], b"key0")
 
 
 def test_a_chain_remembers_so_many_keys_and_no_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +273,7 @@ def test_a_chain_remembers_so_many_keys_and_no_wrong_ones(monkeypatch: pytest.Mo
         assert len(line.chain._touched) <= 22
         for since, (one, _) in enumerate(line.commits[1:]):
             for key in keys:
-                assert not line.chain.unchanged_since(one, key) or changed[key] <= since
+                assert not line.chain.is_key_unchanged_since(one, key) or changed[key] <= since
 
 
 def test_a_tree_that_is_only_written_to_remembers_so_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,10 +289,10 @@ def test_a_batch_reads_its_own_large_values_before_they_are_stored() -> None:
     line = Line()
     data = b"large" * 100_000
     value, blobs = split_value(data)
-    line.chain.add(CommitDraft({b"a": value}, CommitMeta(), blobs=blobs))
+    line.chain.add_draft(CommitDraft({b"a": value}, CommitMeta(), blobs=blobs))
     held = line.chain.view.get(b"a")
     assert held is not None
-    assert line.chain.objects.read(held) == data
+    assert line.chain.objects.read_value(held) == data
 
 
 def test_the_nodes_that_a_format_hands_over_are_in_memory_once_they_are_stored() -> None:
@@ -299,10 +301,10 @@ def test_the_nodes_that_a_format_hands_over_are_in_memory_once_they_are_stored()
     chain = CommitChain(objects, NO_COMMIT)
     values: dict[bytes, Value | None] = {f"{number:03}".encode(): b"value" for number in range(100)}
     root, blobs = tree.apply_changes(objects, EMPTY_ROOT, values)
-    chain.add(CommitDraft({b"table": root}, CommitMeta(), blobs=blobs))
+    chain.add_draft(CommitDraft({b"table": root}, CommitMeta(), blobs=blobs))
     chain.build_commits(1)
     store.store(chain.objects.fresh)
-    chain.settle()
+    chain.note_stored()
     store.reset()
-    assert dict(tree.scan(objects, root)) == values
+    assert dict(tree.scan_entries(objects, root)) == values
     assert store.counts.requests == 0

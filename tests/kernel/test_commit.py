@@ -323,11 +323,11 @@ def test_a_commit_carries_what_its_writer_said_and_its_operations_are_its_diff()
         committer="etl",
     )
     outcome = kernel.commit("main", [*puts(t=2, new=1), *deletes("gone")], said, base=base, key="k")
-    found = reopened(kernel).history.commit(outcome.head)
+    found = reopened(kernel).history.read_commit(outcome.head)
     assert (found.message, found.authors, found.author_time_us) == (said.message, said.authors, 77)
     assert (found.signed_off_by, found.properties, found.committer) == (("carl",), said.properties, "etl")
     assert (found.parent, found.further_parents, found.key) == (base, (), "k")
-    changes = kernel.diff(base, outcome.head)
+    changes = kernel.diff_commits(base, outcome.head)
     signs = {key.decode(): (was is not None, now is not None) for key, (was, now) in changes.items()}
     assert signs == {"t": (True, True), "new": (False, True), "gone": (True, False)}
 
@@ -353,7 +353,7 @@ def test_many_operations_land_in_one_commit() -> None:
     assert len(state(reopened(kernel))) == 6_000
     commit(kernel, "main", [Delete(one.key) for one in many], base=head(kernel))
     assert state(reopened(kernel)) == {}
-    assert kernel.resolve("main~2")[0] == kernel.resolve("main*1970-01-01")[0]
+    assert kernel.resolve_revision("main~2")[0] == kernel.resolve_revision("main*1970-01-01")[0]
 
 
 def test_a_commit_that_changes_nothing_is_a_commit_all_the_same() -> None:
@@ -361,9 +361,9 @@ def test_a_commit_that_changes_nothing_is_a_commit_all_the_same() -> None:
     commit(kernel, "main", puts(t=1))
     before = head(kernel)
     made = commit(kernel, "main", [Put(T, state(kernel)[T])])
-    assert kernel.history.commit(made).parent == before
-    assert kernel.diff(before, made) == {}
+    assert kernel.history.read_commit(made).parent == before
+    assert kernel.diff_commits(before, made) == {}
     checked = commit(kernel, "main", [Unchanged(T)], base=made)
-    assert kernel.diff(made, checked) == {}
+    assert kernel.diff_commits(made, checked) == {}
     branch(kernel, "dev")
     assert places(kernel, "dev") == {"t": "1"}

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import IcebergTable, Lake
 from penstock.errors import Damaged, InvalidRequest, OutcomeUnknown, Unavailable
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.description import ROW_NAME, change_description, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetSetting, PutSetting
@@ -122,7 +122,7 @@ def test_a_lake_is_moved_though_answers_are_lost_on_the_way() -> None:
     target.lose_answer(name=ROW_NAME, skip=1)
     target.lose_answer(name="main")
     target.fail(Point.TURN, Unavailable("away"), name="main")
-    copy(kernel, target, source_place="here", target_place="there")
+    copy_store(kernel, target, source_place="here", target_place="there")
     assert [one.name for one in penstock.open(target).branches()] == ["main"]
 
 

@@ -32,11 +32,11 @@ def test_a_commit_knows_the_parents_it_was_made_with(seed: int) -> None:
     graph = random_graph(seed, 60)
     cold = reopened(graph.kernel)
     for one in graph.commits:
-        stored = cold.history.commit(one)
+        stored = cold.history.read_commit(one)
         assert [stored.parent, *stored.further_parents] == graph.parents[one]
         assert stored.depth == len(graph.line(one)) - 1
         assert stored.generation == 1 + max(
-            (cold.history.commit(parent).generation for parent in graph.parents[one]), default=0
+            (cold.history.read_commit(parent).generation for parent in graph.parents[one]), default=0
         )
 
 
@@ -69,7 +69,7 @@ def test_only_in_equals_brute_force_oldest_first(seed: int) -> None:
     graph = random_graph(seed, 60)
     history = reopened(graph.kernel).history
     for source, target in _pairs(graph, seed, 300):
-        found = [one for one, _ in history.only_in(source, target)]
+        found = [one for one, _ in history.list_commits_only_in(source, target)]
         assert set(found) == graph.ancestors(source) - graph.ancestors(target)
         assert len(set(found)) == len(found)
         for position, one in enumerate(found):
@@ -81,7 +81,7 @@ def test_how_far_apart_two_commits_are_equals_brute_force(seed: int) -> None:
     graph = random_graph(seed, 60)
     history = reopened(graph.kernel).history
     for one, other in _pairs(graph, seed, 300):
-        relation = history.compare(one, other)
+        relation = history.compare_commits(one, other)
         assert set(relation.bases) == graph.merge_bases(one, other)
         assert relation.ahead == len(graph.ancestors(one) - graph.ancestors(other))
         assert relation.behind == len(graph.ancestors(other) - graph.ancestors(one))
@@ -98,7 +98,7 @@ def test_only_in_does_not_count_what_both_have_from_before_the_fork() -> None:
     own = graph.commit("dev")
     merge = graph.merge(aside, "dev")
     target = graph.commit("main")
-    found = {one for one, _ in graph.kernel.history.only_in(head(graph.kernel, "dev"), target)}
+    found = {one for one, _ in graph.kernel.history.list_commits_only_in(head(graph.kernel, "dev"), target)}
     assert found == {aside, own, merge}
 
 
@@ -108,14 +108,14 @@ def test_predecessors_and_times_equal_the_line_of_first_parents(seed: int) -> No
     cold = reopened(graph.kernel)
     for one in graph.commits:
         line = graph.line(one)
-        assert [cold.history.predecessor(one, steps) for steps in range(len(line))] == line
+        assert [cold.history.find_predecessor(one, steps) for steps in range(len(line))] == line
         with pytest.raises(CommitNotFound, match="ancestors"):
-            cold.history.predecessor(one, len(line))
+            cold.history.find_predecessor(one, len(line))
         for each, before in pairwise(line):
-            time_us = cold.history.commit(each).time_us
-            assert cold.history.at_time(one, time_us) == each
-            assert cold.history.at_time(one, time_us - 1) == before
-        assert cold.history.at_time(one, 2**60) == one
+            time_us = cold.history.read_commit(each).time_us
+            assert cold.history.find_commit_at_time(one, time_us) == each
+            assert cold.history.find_commit_at_time(one, time_us - 1) == before
+        assert cold.history.find_commit_at_time(one, 2**60) == one
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -123,13 +123,13 @@ def test_walks_go_newest_first_over_every_commit_once(seed: int) -> None:
     graph = random_graph(seed, 60)
     cold = reopened(graph.kernel)
     for one in graph.commits[::5]:
-        assert [each for each, _ in cold.walk(one)] == graph.line(one)[:-1]
-        everything = [each for each, _ in cold.walk(one, all_parents=True)]
+        assert [each for each, _ in cold.walk_commits(one)] == graph.line(one)[:-1]
+        everything = [each for each, _ in cold.walk_commits(one, all_parents=True)]
         assert everything[0] == one
         assert set(everything) | {NO_COMMIT} == graph.ancestors(one)
         for position, each in enumerate(everything):
             assert not set(graph.parents[each]) & set(everything[:position])
-    assert list(cold.walk(NO_COMMIT)) == []
+    assert list(cold.walk_commits(NO_COMMIT)) == []
 
 
 def _crossed() -> tuple[Graph, ObjectId, ObjectId]:
@@ -159,7 +159,7 @@ def test_the_steps_of_a_revision_follow_the_graph() -> None:
     graph, one, other = _crossed()
     kernel, tip = graph.kernel, head(graph.kernel)
     first = graph.commits[0]
-    time = kernel.history.commit(one).time_us // 1000
+    time = kernel.history.read_commit(one).time_us // 1000
     for text, expected in {
         "main": tip,
         "main~0": tip,
@@ -179,10 +179,10 @@ def test_the_steps_of_a_revision_follow_the_graph() -> None:
         f"main@{other.hex()}~1": first,
         f"{tip.hex()[:12]}^2": other,
     }.items():
-        assert kernel.resolve(text)[0] == expected, text
+        assert kernel.resolve_revision(text)[0] == expected, text
     for text in ("main~4", "main^3", "main^2^2", "main~1^2"):
         with pytest.raises(CommitNotFound):
-            kernel.resolve(text)
+            kernel.resolve_revision(text)
 
 
 def test_a_merge_into_an_empty_branch_has_nothing_before_it_by_first_parents() -> None:
@@ -194,10 +194,10 @@ def test_a_merge_into_an_empty_branch_has_nothing_before_it_by_first_parents() -
     made = graph.merge(source, "main")
     assert made is not None
     assert places(kernel) == places(kernel, "dev")
-    assert kernel.history.predecessor(made, 1) == NO_COMMIT
-    assert [one for one, _ in kernel.walk(made)] == [made]
+    assert kernel.history.find_predecessor(made, 1) == NO_COMMIT
+    assert [one for one, _ in kernel.walk_commits(made)] == [made]
     assert kernel.history.merge_bases(made, source) == [source]
-    assert {one for one, _ in kernel.walk(made, all_parents=True)} == {made, *graph.commits[:2]}
+    assert {one for one, _ in kernel.walk_commits(made, all_parents=True)} == {made, *graph.commits[:2]}
 
 
 # -- what it costs -------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ def _reads_of_a_line(length: int) -> dict[str, int]:
     for place in places_:
         assert _cold(store).is_ancestor(line[place], line[-1])
         note("is_ancestor")
-        assert _cold(store).predecessor(line[-1], length - 1 - place) == line[place]
+        assert _cold(store).find_predecessor(line[-1], length - 1 - place) == line[place]
         note("predecessor")
-        assert _cold(store).at_time(line[-1], 1_000_000 + place) == line[place]
+        assert _cold(store).find_commit_at_time(line[-1], 1_000_000 + place) == line[place]
         note("at_time")
         for far in (1, 700):
             side = long_line(store, far, line[place])[-1]
@@ -232,7 +232,7 @@ def _reads_of_a_line(length: int) -> dict[str, int]:
             note("merge_bases")
             assert _cold(store).merge_bases(line[-1], side) == [line[place]]
             note("merge_bases")
-            assert _cold(store).compare(side, line[-1]) == ([line[place]], far, length - 1 - place)
+            assert _cold(store).compare_commits(side, line[-1]) == ([line[place]], far, length - 1 - place)
             note("compare")
             assert not _cold(store).is_ancestor(side, line[-1])
             note("not_an_ancestor")
@@ -258,7 +258,7 @@ def _reads_around_a_fork(behind: int) -> dict[str, int]:
     reads = {}
     assert _cold(store).merge_bases(*sides) == [trunk[-1]]
     reads["merge_bases"] = store.counts.objects_read
-    assert len(_cold(store).only_in(*sides)) == 44
+    assert len(_cold(store).list_commits_only_in(*sides)) == 44
     reads["only_in"] = store.counts.objects_read
     return reads
 
@@ -274,7 +274,7 @@ def test_with_merges_in_between_what_lies_behind_the_fork_costs_nothing() -> Non
 def test_a_walk_reads_only_as_far_as_it_is_followed() -> None:
     store = CountingStore(MemoryStore())
     line = long_line(store, 3_000)
-    newest = [one for one, _ in islice(_cold(store).walk(line[-1]), 10)]
+    newest = [one for one, _ in islice(_cold(store).walk_commits(line[-1]), 10)]
     assert newest == line[:-11:-1]
     assert store.counts.objects_read <= 12
 
@@ -284,12 +284,12 @@ def test_a_walk_that_goes_on_reads_many_commits_with_one_request(length: int, re
     """It never reads more than twice as many as it is followed for."""
     store = CountingStore(MemoryStore())
     line = long_line(store, 4_000)
-    followed = [one for one, _ in islice(_cold(store).walk(line[-1]), length)]
+    followed = [one for one, _ in islice(_cold(store).walk_commits(line[-1]), length)]
     assert followed == line[: -length - 1 : -1]
     assert store.counts.objects_read <= 2 * length + 2
     assert store.counts.requests <= requests_max
     store.reset()
-    assert len(list(_cold(store).walk(line[-1]))) == 4_000
+    assert len(list(_cold(store).walk_commits(line[-1]))) == 4_000
     assert store.counts.objects_read == 4_000
 
 
@@ -307,7 +307,7 @@ def test_a_damaged_commit_stops_a_walk_only_when_it_comes_to_it() -> None:
     store = _Broken()
     line = long_line(store, 200)
     store.broken = line[-40]
-    walk = History(Objects(store), tuple).walk(line[-1])
+    walk = History(Objects(store), tuple).walk_commits(line[-1])
     assert [one for one, _ in islice(walk, 39)] == line[:-40:-1]
     with pytest.raises(Damaged, match=line[-40].hex()):
         next(walk)
@@ -320,20 +320,20 @@ def test_a_commit_that_is_missing_but_has_not_expired_is_damage() -> None:
     page, _ = kernel.store.scan(b"", 1000)
     assert kernel.store.delete([one for one in page if one.id == commits[1]]) == 1
     cold = reopened(kernel)
-    assert [one for one, _ in islice(cold.walk(commits[3]), 2)] == [commits[3], commits[2]]
+    assert [one for one, _ in islice(cold.walk_commits(commits[3]), 2)] == [commits[3], commits[2]]
     with pytest.raises(Damaged, match=commits[1].hex()):
-        list(cold.walk(commits[3]))
+        list(cold.walk_commits(commits[3]))
     with pytest.raises(Damaged, match=commits[1].hex()):
-        cold.history.predecessor(commits[3], 2)
+        cold.history.find_predecessor(commits[3], 2)
 
 
 def test_an_unknown_commit_is_not_found_and_no_other_object_is_taken_for_one() -> None:
     kernel: Kernel = new_kernel()
     graph = Graph(kernel)
     graph.commit("main")
-    log_entry = kernel.references.get("main").log
+    log_entry = kernel.references.get_reference("main").log
     for one in (b"x" * 32, b"short", log_entry):
         with pytest.raises(CommitNotFound):
-            kernel.history.commit(one)
+            kernel.history.read_commit(one)
     assert kernel.history.is_ancestor(NO_COMMIT, head(kernel))
     assert not kernel.history.is_ancestor(b"x" * 32, head(kernel))

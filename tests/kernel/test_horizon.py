@@ -14,7 +14,7 @@ from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import SweepResult, sweep
+from penstock.kernel.sweep import SweepResult, sweep_objects
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -46,7 +46,7 @@ def _swept(kernel: Kernel, progress: Callable[[str, int], None] = lambda *_: Non
     """Sweep everything that may be swept."""
     assert isinstance(kernel.clock, Ticking)
     kernel.clock.advance(1)
-    return sweep(kernel, progress=progress)
+    return sweep_objects(kernel, progress=progress)
 
 
 def _keeping(commits: int | None, days: float | None = None) -> Kernel:
@@ -68,32 +68,32 @@ def test_as_many_commits_are_kept_as_are_asked_for_and_the_newest_state_is_whole
     assert _swept(kernel).removed > 0
     cold = reopened(kernel)
     assert places(cold) == expected
-    assert [one for one, _ in cold.walk(head(cold))] == commits[:-6:-1]
-    assert [one for one, _ in cold.walk(head(cold), all_parents=True)] == commits[:-6:-1]
+    assert [one for one, _ in cold.walk_commits(head(cold))] == commits[:-6:-1]
+    assert [one for one, _ in cold.walk_commits(head(cold), all_parents=True)] == commits[:-6:-1]
     assert _is_whole(kernel)
 
 
 def test_reading_behind_the_horizon_says_that_it_expired() -> None:
     kernel = _keeping(5)
     commits = _line(kernel, 30)
-    times = [kernel.history.commit(one).time_us for one in commits]
+    times = [kernel.history.read_commit(one).time_us for one in commits]
     _swept(kernel)
     cold = reopened(kernel)
-    assert cold.resolve("main~4")[0] == commits[-5]
+    assert cold.resolve_revision("main~4")[0] == commits[-5]
     for steps in (5, 6, 17, 29, 30):
         with pytest.raises(HistoryExpired):
-            cold.resolve(f"main~{steps}")
+            cold.resolve_revision(f"main~{steps}")
     with pytest.raises(CommitNotFound):
-        cold.resolve("main~31")
-    assert cold.history.at_time(commits[-1], times[-3]) == commits[-3]
+        cold.resolve_revision("main~31")
+    assert cold.history.find_commit_at_time(commits[-1], times[-3]) == commits[-3]
     for time_us in (times[-6], times[3], times[0], 1):
         with pytest.raises(HistoryExpired):
-            cold.history.at_time(commits[-1], time_us)
+            cold.history.find_commit_at_time(commits[-1], time_us)
     with pytest.raises(HistoryExpired):
-        cold.state(commits[-6])
+        cold.read_state(commits[-6])
     for one in commits[:-6]:
         with pytest.raises((HistoryExpired, CommitNotFound)):
-            cold.state(one)
+            cold.read_state(one)
 
 
 def test_writes_that_need_what_expired_are_refused_and_change_nothing() -> None:
@@ -112,11 +112,11 @@ def test_writes_that_need_what_expired_are_refused_and_change_nothing() -> None:
     with pytest.raises(HistoryExpired):
         cold.revert(oldest, "main", CommitMeta())
     with pytest.raises(HistoryExpired):
-        cold.references.create("late", Kind.BRANCH, expired)
+        cold.references.create_reference("late", Kind.BRANCH, expired)
     with pytest.raises(HistoryExpired):
-        cold.references.assign("main", expired)
+        cold.references.assign_reference("main", expired)
     with pytest.raises(HistoryExpired):
-        cold.diff(expired, before)
+        cold.diff_commits(expired, before)
     assert head(cold) == before
     commit(cold, "main", puts(t=1), base=oldest)
 
@@ -154,7 +154,7 @@ def test_a_merge_base_that_only_merged_sides_share_and_that_expired_is_no_common
     _swept(kernel)
     cold = reopened(kernel)
     with pytest.raises(HistoryExpired):
-        cold.state(shared)
+        cold.read_state(shared)
     with pytest.raises(CommitNotFound, match="no common ancestor"):
         cold.merge(head(cold, "other"), "one", CommitMeta())
     assert "shared" not in places(cold, "one")
@@ -178,7 +178,7 @@ def test_branches_that_parted_within_the_horizon_still_merge() -> None:
 def test_heads_and_tags_stay_however_old_they_are() -> None:
     kernel = _keeping(None)
     commits = _line(kernel, 40)
-    kernel.references.create("v1", Kind.TAG, commits[4])
+    kernel.references.create_reference("v1", Kind.TAG, commits[4])
     branch(kernel, "old", commits[10])
     keep_history(kernel, 3)
     expected = {one: places(kernel, one) for one in (commits[4], commits[10], commits[-1])}
@@ -189,10 +189,10 @@ def test_heads_and_tags_stay_however_old_they_are() -> None:
     kept = {4, 3, 2, 10, 9, 8, 39, 38, 37}
     for number, one in enumerate(commits):
         if number in kept:
-            assert cold.history.commit(one).depth == number + 1
+            assert cold.history.read_commit(one).depth == number + 1
         else:
             with pytest.raises((HistoryExpired, CommitNotFound)):
-                cold.history.commit(one)
+                cold.history.read_commit(one)
     assert _is_whole(cold)
 
 
@@ -205,7 +205,7 @@ def test_days_keep_what_is_young_enough() -> None:
         kernel.clock.advance(DAY_S)
     _swept(kernel)
     cold = reopened(kernel)
-    assert [one for one, _ in cold.walk(head(cold))] == commits[:-10:-1]
+    assert [one for one, _ in cold.walk_commits(head(cold))] == commits[:-10:-1]
     assert _is_whole(cold)
 
 
@@ -218,12 +218,14 @@ def test_jumps_that_lead_behind_the_horizon_fall_back_to_shorter_ones() -> None:
         kept = commits[-20:]
         cold = reopened(kernel)
         for number, one in enumerate(kept):
-            assert [cold.history.predecessor(one, steps) for steps in range(number + 1)] == kept[number::-1]
+            assert [cold.history.find_predecessor(one, steps) for steps in range(number + 1)] == kept[
+                number::-1
+            ]
             for other in kept:
                 assert cold.history.is_ancestor(other, one) == (kept.index(other) <= number)
                 assert cold.history.merge_bases(one, other) == [min(one, other, key=kept.index)]
             with pytest.raises(HistoryExpired):
-                cold.history.predecessor(one, number + 1)
+                cold.history.find_predecessor(one, number + 1)
         assert _is_whole(cold)
 
 
@@ -234,7 +236,7 @@ def test_of_any_graph_what_is_near_a_head_is_kept_whole_and_the_rest_goes(seed: 
         Kernel(graph.kernel.store, (), Settings(grace_s=0, nobody_writes=True), graph.kernel.clock), 6
     )
     expected = {one: state(kernel, one) for one in graph.commits}
-    kept = _near(graph, [one.head for one in kernel.references.all(Kind.BRANCH)], 6)
+    kept = _near(graph, [one.head for one in kernel.references.list_all_references(Kind.BRANCH)], 6)
     _swept(kernel)
     cold = reopened(kernel)
     for one in graph.commits:
@@ -242,12 +244,12 @@ def test_of_any_graph_what_is_near_a_head_is_kept_whole_and_the_rest_goes(seed: 
             assert state(cold, one) == expected[one]
         else:
             with pytest.raises((HistoryExpired, CommitNotFound)):
-                cold.state(one)
+                cold.read_state(one)
     for one in kept:
-        assert {each for each, _ in cold.walk(one, all_parents=True)} <= kept
+        assert {each for each, _ in cold.walk_commits(one, all_parents=True)} <= kept
     assert _is_whole(cold)
     random = Random(seed)
-    names = [one.name for one in kernel.references.all(Kind.BRANCH)]
+    names = [one.name for one in kernel.references.list_all_references(Kind.BRANCH)]
     for number in range(15):
         name, source = random.choice(names), head(cold, random.choice(names))
         with suppress(CommitNotFound):
@@ -270,7 +272,9 @@ def _near(graph: Graph, heads: list[ObjectId], steps: int) -> set[ObjectId]:
 def test_without_a_horizon_everything_is_kept() -> None:
     graph = random_graph(3, 60)
     kernel = Kernel(graph.kernel.store, (), Settings(grace_s=0, nobody_writes=True), graph.kernel.clock)
-    reachable = set().union(*(graph.ancestors(one.head) for one in kernel.references.all(Kind.BRANCH)))
+    reachable = set().union(
+        *(graph.ancestors(one.head) for one in kernel.references.list_all_references(Kind.BRANCH))
+    )
     expected = {one: state(kernel, one) for one in reachable}
     _swept(kernel)
     cold = reopened(kernel)
@@ -304,7 +308,9 @@ def test_what_is_written_while_a_sweep_runs_is_whole_afterwards(way: str) -> Non
     _swept(kernel, meanwhile)
     assert happened
     assert _is_whole(kernel)
-    for name in [one.name for kind in (Kind.BRANCH, Kind.TAG) for one in kernel.references.all(kind)]:
+    for name in [
+        one.name for kind in (Kind.BRANCH, Kind.TAG) for one in kernel.references.list_all_references(kind)
+    ]:
         state(reopened(kernel), name)
 
 
@@ -325,7 +331,7 @@ def test_a_commit_that_falls_behind_the_horizon_while_a_reference_is_made_there_
     def create() -> None:
         late = reopened(kernel)
         late.references.require_reachable(commits[5])
-        late.references.create("late", Kind.BRANCH, commits[5])
+        late.references.create_reference("late", Kind.BRANCH, commits[5])
 
     writer = Thread(target=create)
     writer.start()
@@ -337,7 +343,7 @@ def test_a_commit_that_falls_behind_the_horizon_while_a_reference_is_made_there_
             gate.open()
             writer.join()
 
-    assert sweep(kernel, progress=land).removed > 0
+    assert sweep_objects(kernel, progress=land).removed > 0
     assert _is_whole(kernel)
     assert state(reopened(kernel), "late") == expected
 
@@ -351,11 +357,11 @@ def test_what_a_merge_keeps_within_the_horizon_can_be_branched_from() -> None:
     merged = commit(kernel, "dev", puts(d=1))
     _line(kernel, 50)
     kernel.merge(merged, "main", CommitMeta())
-    kernel.references.delete("dev")
+    kernel.references.delete_reference("dev")
     kernel.clock.advance(200 * DAY_S)
     _swept(kernel)
     cold = reopened(kernel)
-    assert cold.resolve("main^2")[0] == merged
+    assert cold.resolve_revision("main^2")[0] == merged
     cold.references.require_reachable(merged)
     assert places(cold, branch(cold, "again", merged))["d"] == "1"
 
@@ -364,10 +370,10 @@ def _reach_back(kernel: Kernel, way: str, target: ObjectId, commits: list[Object
     meta = CommitMeta()
     if way in ("branch", "tag"):
         kernel.references.require_reachable(target)
-        kernel.references.create("late", Kind(way), target)
+        kernel.references.create_reference("late", Kind(way), target)
     elif way == "assign":
         kernel.references.require_reachable(target)
-        kernel.references.assign("main", target)
+        kernel.references.assign_reference("main", target)
     elif way == "merge":
         kernel.merge(target, "other", meta)
     elif way == "transplant":

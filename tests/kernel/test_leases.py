@@ -8,10 +8,10 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.fsck import fsck
 from penstock.kernel.leases import KIND, PREFIX, WATCHED_S, Lease, Leases
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 from penstock.testing.faults import FaultyStore, Point
@@ -42,16 +42,16 @@ def process(store: FaultyStore, watch: Watch) -> Leases:
 
 def test_what_one_holds_another_does_not_get_until_it_is_released(store: FaultyStore) -> None:
     here, there = process(store, Watch()), process(store, Watch(1000.0))
-    lease = here.take("table")
+    lease = here.take_lease("table")
     assert lease is not None
-    assert lease.keep()
-    assert there.take("table") is None
-    assert here.take("table") is None
-    other = there.take("other table")
+    assert lease.renew_if_due()
+    assert there.take_lease("table") is None
+    assert here.take_lease("table") is None
+    other = there.take_lease("other table")
     assert other is not None
     lease.release()
-    assert not lease.keep()
-    assert there.take("table") is not None
+    assert not lease.renew_if_due()
+    assert there.take_lease("table") is not None
 
 
 def test_of_many_who_want_a_lease_one_gets_it(store: FaultyStore) -> None:
@@ -60,7 +60,7 @@ def test_of_many_who_want_a_lease_one_gets_it(store: FaultyStore) -> None:
 
     def take(one: Leases) -> bool:
         start.wait()
-        return one.take("table") is not None
+        return one.take_lease("table") is not None
 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(take, leases)) == 1
@@ -68,13 +68,13 @@ def test_of_many_who_want_a_lease_one_gets_it(store: FaultyStore) -> None:
 
 def test_a_lease_whose_holder_died_is_taken_when_it_was_watched_for_long_enough(store: FaultyStore) -> None:
     dead, watch = process(store, Watch()), Watch(5.0)
-    assert dead.take("table") is not None
+    assert dead.take_lease("table") is not None
     heir = process(store, watch)
-    assert heir.take("table") is None
+    assert heir.take_lease("table") is None
     watch.now_s += GOOD_S - 0.1
-    assert heir.take("table") is None
+    assert heir.take_lease("table") is None
     watch.now_s += 0.2
-    assert heir.take("table") is not None
+    assert heir.take_lease("table") is not None
 
 
 def test_of_many_leases_that_others_hold_so_many_are_watched(
@@ -84,12 +84,12 @@ def test_of_many_leases_that_others_hold_so_many_are_watched(
     dead, watch = process(store, Watch()), Watch(5.0)
     tables = [f"table {number}" for number in range(10)]
     for table in tables:
-        assert dead.take(table) is not None
+        assert dead.take_lease(table) is not None
     heir = process(store, watch)
     taken: list[str] = []
     for _ in range(5):  # those that are watched are taken, and make room for others
         for table in [one for one in tables if one not in taken]:
-            if heir.take(table) is not None:
+            if heir.take_lease(table) is not None:
                 taken.append(table)
             assert len(heir._watched) <= 3
         watch.now_s += GOOD_S + 0.1
@@ -103,9 +103,9 @@ def test_a_lease_that_nobody_wants_any_more_is_not_watched_for_ever(
     other, watch = process(store, Watch()), Watch(5.0)
     heir = process(store, watch)
     for number in range(10):
-        lease = other.take(f"table {number}")
+        lease = other.take_lease(f"table {number}")
         assert lease is not None
-        assert heir.take(f"table {number}") is None
+        assert heir.take_lease(f"table {number}") is None
         lease.release()
         watch.now_s += WATCHED_S / 2
     assert [*heir._watched] == ["table 8", "table 9"]
@@ -115,20 +115,20 @@ def test_a_holder_that_took_a_lease_twice_has_it_until_one_of_the_two_releases_i
     store: FaultyStore,
 ) -> None:
     here, there = process(store, Watch()), process(store, Watch())
-    first, second = here.take("table", b"mine"), there.take("table", b"mine")
+    first, second = here.take_lease("table", b"mine"), there.take_lease("table", b"mine")
     assert first is not None
     assert second is not None
     first.release(if_taken_once=True)
-    assert there.take("table", b"other") is None, "the second one needs it"
+    assert there.take_lease("table", b"other") is None, "the second one needs it"
     second.release(if_taken_once=True)
-    assert there.take("table", b"other") is None, "the first one may need it"
-    third = here.take("table", b"mine")
+    assert there.take_lease("table", b"other") is None, "the first one may need it"
+    third = here.take_lease("table", b"mine")
     assert third is not None
     third.release()
-    other = there.take("table", b"other")
+    other = there.take_lease("table", b"other")
     assert other is not None
     other.release(if_taken_once=True)
-    assert here.take("table", b"mine") is not None
+    assert here.take_lease("table", b"mine") is not None
 
 
 def test_a_holder_whose_answer_was_lost_does_not_take_the_row_of_its_second_request_for_its_own(
@@ -139,75 +139,75 @@ def test_a_holder_whose_answer_was_lost_does_not_take_the_row_of_its_second_requ
     taken: list[Lease | None] = []
 
     def overtaken() -> None:
-        taken.append(there.take("table", b"mine"))
+        taken.append(there.take_lease("table", b"mine"))
         raise OutcomeUnknown("lost")
 
     store.at(Point.BEFORE_SWAP, overtaken, times=1)
-    first = here.take("table", b"mine")
+    first = here.take_lease("table", b"mine")
     assert first is not None
     assert taken != [None]
     first.release(if_taken_once=True)
-    assert here.take("table", b"other") is None, "the second one needs it"
+    assert here.take_lease("table", b"other") is None, "the second one needs it"
 
 
 def test_a_lease_that_is_renewed_is_not_taken(store: FaultyStore) -> None:
     here, there = Watch(), Watch()
     holder, waiting = process(store, here), process(store, there)
-    lease = holder.take("table")
+    lease = holder.take_lease("table")
     assert lease is not None
     for _ in range(10):
-        assert waiting.take("table") is None
+        assert waiting.take_lease("table") is None
         here.now_s += USABLE_S * 0.6
-        assert lease.keep()
+        assert lease.renew_if_due()
         there.now_s += GOOD_S * 0.9
 
 
 def test_a_holder_that_was_away_for_too_long_stops_before_another_begins(store: FaultyStore) -> None:
     here, there = Watch(), Watch()
     holder, heir = process(store, here), process(store, there)
-    lease = holder.take("table")
+    lease = holder.take_lease("table")
     assert lease is not None
-    assert heir.take("table") is None
+    assert heir.take_lease("table") is None
     here.now_s = there.now_s = USABLE_S + 0.1
     store.be_unavailable()
-    assert not lease.keep(), "it may have been renewed by nobody, and what it sends may arrive late"
+    assert not lease.renew_if_due(), "it may have been renewed by nobody, and what it sends may arrive late"
     store.heal()
-    assert heir.take("table") is None
+    assert heir.take_lease("table") is None
     here.now_s = there.now_s = GOOD_S + 0.1
-    taken = heir.take("table")
+    taken = heir.take_lease("table")
     assert taken is not None
-    assert not lease.keep(), "another has it"
+    assert not lease.renew_if_due(), "another has it"
     lease.release()
-    assert taken.keep(), "what was lost cannot be released"
-    assert holder.take("table") is None
+    assert taken.renew_if_due(), "what was lost cannot be released"
+    assert holder.take_lease("table") is None
 
 
 def test_a_holder_goes_on_while_the_store_is_away_as_long_as_the_lease_is_good(store: FaultyStore) -> None:
     watch = Watch()
-    lease = process(store, watch).take("table")
+    lease = process(store, watch).take_lease("table")
     assert lease is not None
     store.be_unavailable()
     watch.now_s = USABLE_S - 0.1
-    assert lease.keep()
+    assert lease.renew_if_due()
     watch.now_s = USABLE_S + 0.1
-    assert not lease.keep()
+    assert not lease.renew_if_due()
     store.heal()
-    assert lease.keep(), "nobody else took it, and it is renewed now"
+    assert lease.renew_if_due(), "nobody else took it, and it is renewed now"
 
 
 def test_a_renewal_whose_answer_was_lost_counts_only_when_it_was_seen(store: FaultyStore) -> None:
     watch = Watch()
-    lease = process(store, watch).take("table")
+    lease = process(store, watch).take_lease("table")
     assert lease is not None
     watch.now_s = USABLE_S - 0.1
     store.lose_answer()
     store.fail(Point.TURN, Unavailable("away"), skip=1, times=2)
-    assert lease.keep()
+    assert lease.renew_if_due()
     watch.now_s = USABLE_S + 0.1
     store.be_unavailable()
-    assert not lease.keep()
+    assert not lease.renew_if_due()
     store.heal()
-    assert lease.keep(), "the row is still the holder's own"
+    assert lease.renew_if_due(), "the row is still the holder's own"
 
 
 def test_a_lease_that_was_taken_without_an_answer_ends_by_itself(store: FaultyStore) -> None:
@@ -216,24 +216,24 @@ def test_a_lease_that_was_taken_without_an_answer_ends_by_itself(store: FaultySt
     store.lose_answer()
     store.fail(Point.TURN, Unavailable("away"), skip=1, times=2)
     with pytest.raises(OutcomeUnknown):
-        leases.take("table")
-    assert leases.take("table") is None
+        leases.take_lease("table")
+    assert leases.take_lease("table") is None
     watch.now_s = GOOD_S + 0.1
-    assert leases.take("table") is not None
+    assert leases.take_lease("table") is not None
 
 
 def test_a_swap_that_another_won_takes_no_lease(store: FaultyStore) -> None:
     leases, rival = process(store, Watch()), process(store, Watch())
-    store.at(Point.BEFORE_SWAP, lambda: rival.take("table"))
-    assert leases.take("table") is None
+    store.at(Point.BEFORE_SWAP, lambda: rival.take_lease("table"))
+    assert leases.take_lease("table") is None
     store.lose_swap(times=None)
-    assert leases.take("other table") is None, "others are always faster"
+    assert leases.take_lease("other table") is None, "others are always faster"
     store.heal()
     store.be_unavailable()
     with pytest.raises(Unavailable):
-        leases.take("other table")
+        leases.take_lease("other table")
     store.heal()
-    assert leases.take("other table") is not None
+    assert leases.take_lease("other table") is not None
 
 
 def test_a_row_that_is_no_lease_is_called_damaged(store: FaultyStore) -> None:
@@ -242,18 +242,18 @@ def test_a_row_that_is_no_lease_is_called_damaged(store: FaultyStore) -> None:
     with store.turn(PREFIX + "table") as turn:
         assert turn.advance({}, Row(PREFIX + "table", KIND, b"?")).swapped
     with pytest.raises(Damaged, match="@lease/table"):
-        leases.take("table")
+        leases.take_lease("table")
 
 
 def test_the_sweep_and_the_check_pass_by_leases_and_a_copy_leaves_them_behind() -> None:
     store, target = MemoryStore(), MemoryStore()
     kernel = new_kernel(store)
     leases = Leases(store)
-    lease = leases.take("table")
+    lease = leases.take_lease("table")
     assert lease is not None
-    sweep(kernel)
+    sweep_objects(kernel)
     assert not fsck(kernel).damages
-    copy(kernel, target, source_place="here", target_place="there")
+    copy_store(kernel, target, source_place="here", target_place="there")
     assert target.reference(PREFIX + "table") is None
-    assert lease.keep()
-    assert Leases(target).take("table") is not None
+    assert lease.renew_if_due()
+    assert Leases(target).take_lease("table") is not None

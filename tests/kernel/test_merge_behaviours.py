@@ -79,23 +79,23 @@ def test_a_merge_is_one_commit_that_records_both_sides() -> None:
     commit(kernel, "dev", puts(t=2))
     source = commit(kernel, "dev", puts(d=1))
     result = _merge(kernel)
-    made = reopened(kernel).history.commit(head(kernel))
+    made = reopened(kernel).history.read_commit(head(kernel))
     assert (made.parent, made.further_parents) == (before, (source,))
     assert (made.message, made.authors, made.committer) == ("take over", ("ann",), "ci")
     assert result.commits == (head(kernel).hex(),) == (result.head,)
-    assert (result.source, result.base) == (source.hex(), kernel.history.commit(before).parent.hex())
+    assert (result.source, result.base) == (source.hex(), kernel.history.read_commit(before).parent.hex())
     assert {str(one.key): (one.before is None, one.conflict) for one in result.keys} == {
         "t": (False, None),
         "d": (True, None),
     }
     assert places(kernel) == {"d": "1", "m": "1", "t": "2"}
-    (_, entry) = next(kernel.references.log("main"))
+    (_, entry) = next(kernel.references.walk_log("main"))
     assert (entry.kind, entry.before, entry.after) == ("merge", before, head(kernel))
 
 
 def test_both_sides_changing_a_key_is_a_conflict_that_tells_base_and_target() -> None:
     kernel = _parted()
-    base, target = state(kernel, kernel.resolve("main~1")[0])[T], state(kernel)[T]
+    base, target = state(kernel, kernel.resolve_revision("main~1")[0])[T], state(kernel)[T]
     assert base.id is not None
     (conflict,) = _refused(kernel)
     assert (conflict.kind, conflict.key) == (ConflictKind.VALUE_DIFFERS, T)
@@ -420,7 +420,7 @@ def test_equal_changes_on_both_sides_are_no_conflict() -> None:
 def test_a_source_that_the_branch_has_already_is_nothing_to_do() -> None:
     kernel = _parted()
     before = stored(kernel.store)
-    for source in (head(kernel), kernel.resolve("main~1")[0], NO_COMMIT):
+    for source in (head(kernel), kernel.resolve_revision("main~1")[0], NO_COMMIT):
         result = kernel.merge(source, "main", META)
         assert (result.commits, result.keys, result.head) == ((), (), head(kernel).hex())
     assert stored(kernel.store) == before
@@ -485,7 +485,7 @@ def test_merges_of_and_into_what_does_not_exist_are_refused(
     source: ObjectId | None, into: str, error: type[PenstockError]
 ) -> None:
     kernel = _parted()
-    kernel.references.create("v1", Kind.TAG, head(kernel))
+    kernel.references.create_reference("v1", Kind.TAG, head(kernel))
     before = stored(kernel.store)
     for dry_run in (True, False):
         with pytest.raises(error):

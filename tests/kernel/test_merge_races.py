@@ -27,8 +27,8 @@ META = CommitMeta(message="merge")
 def _graph_of(kernel: Kernel) -> Graph:
     """The graph of everything that a lake's branches lead to."""
     graph = Graph(kernel)
-    for reference in kernel.references.all(Kind.BRANCH):
-        for one, stored in kernel.walk(reference.head, all_parents=True):
+    for reference in kernel.references.list_all_references(Kind.BRANCH):
+        for one, stored in kernel.walk_commits(reference.head, all_parents=True):
             graph.parents[one] = [stored.parent, *stored.further_parents]
     return graph
 
@@ -113,7 +113,7 @@ def _queued(kernel: Kernel, store: FaultyStore, calls: list[Callable[[], object]
     threads = [Thread(target=commit, args=(kernel, "main", puts(first=1)))]
     threads[0].start()
     gate.wait_until_reached()
-    queue = kernel._queue_of("main")
+    queue = kernel._find_queue("main")
     for count, call in enumerate(calls, 1):
         threads.append(Thread(target=call))
         threads[-1].start()

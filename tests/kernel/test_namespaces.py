@@ -120,7 +120,7 @@ def test_a_namespace_that_another_process_creates_first_is_used_k6() -> None:
     kernel = _interfered(create, [])
     kernel.commit("main", [Put(Key("ns", "b"), table(1))], CommitMeta(), create_namespaces=True)
     assert places(kernel) == {"ns": "NAMESPACE", "ns.a": "1", "ns.b": "1"}
-    first, second = (kernel.resolve(name)[0] for name in ("main~1", "main"))
+    first, second = (kernel.resolve_revision(name)[0] for name in ("main~1", "main"))
     assert state(kernel, first)[NS] == state(kernel, second)[NS]
 
 
@@ -171,6 +171,6 @@ def test_many_threads_that_create_the_same_namespaces_at_once_all_succeed() -> N
     assert failures == []
     held = places(reopened(kernel))
     assert len(held) == 1 + 5 + 40
-    line = [one for one, _ in kernel.walk(head(kernel))]
+    line = [one for one, _ in kernel.walk_commits(head(kernel))]
     assert len(line) == 40
     assert {state(kernel, one)[Key("a")].id for one in line} == {state(kernel)[Key("a")].id}

@@ -9,7 +9,7 @@ from penstock import IcebergTable, Key, Put
 from penstock.kernel.objects import Objects
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.objects import Blob
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
@@ -18,8 +18,8 @@ from penstock.testing.counting_store import CountingStore
 
 def stored_blobs(store: Store, count: int) -> list[ObjectId]:
     data = [encode(Blob(number.to_bytes(4, "big") * 250)) for number in range(count)]
-    store.store({object_id(one): one for one in data})
-    return [object_id(one) for one in data]
+    store.store({hash_object(one): one for one in data})
+    return [hash_object(one) for one in data]
 
 
 def kept_bytes(objects: Objects) -> int:

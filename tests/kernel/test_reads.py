@@ -44,7 +44,7 @@ def test_names_are_something_else_than_what_a_key_holds() -> None:
 def test_more_parts_than_are_worth_telling_are_the_whole_table(count: int, is_whole: bool) -> None:
     (found,) = gather_entries([Read(key=ORDERS, part=f"id = {number}") for number in range(count)]).values()
     assert (found.parts is None) is is_whole
-    one_more = found.join(ReadEntry(("id = -1",)))
+    one_more = found.combine_reads(ReadEntry(("id = -1",)))
     assert one_more.parts is None
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_not_noted(reads: list[Read]) -> None:
     ids=["whole", "parts", "names", "both"],
 )
 def test_an_entry_is_told_as_the_reads_that_made_it(entry: ReadEntry) -> None:
-    assert gather_entries(list(entry.reads(ORDERS))) == {AT: entry}
+    assert gather_entries(list(entry.list_reads(ORDERS))) == {AT: entry}
 
 
 def test_the_same_reads_are_the_same_wish_in_whatever_order() -> None:

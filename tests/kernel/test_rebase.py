@@ -62,10 +62,10 @@ def test_a_rebase_equals_a_transplant_onto_the_new_base_that_moves_the_branch(se
         copied = line(cold, head(cold, "copy"), onto)
         assert [one.hex() for one in made] == list(result.commits)
         assert [state(cold, one) for one in made] == [state(cold, one) for one in copied]
-        messages = [[cold.history.commit(one).message for one in each] for each in (made, copied)]
+        messages = [[cold.history.read_commit(one).message for one in each] for each in (made, copied)]
         assert messages[0] == messages[1]
         if head(cold, "dev") != before:
-            (_, entry) = next(cold.references.log("dev"))
+            (_, entry) = next(cold.references.walk_log("dev"))
             assert (entry.kind, entry.before, entry.after) == ("transplant", before, head(cold, "dev"))
         assert fsck(cold).damages == ()
 
@@ -91,7 +91,7 @@ def test_a_rebase_leaves_out_what_the_new_base_has() -> None:
     result = kernel.rebase("dev", head(kernel), META)
     assert len(result.commits) == 1
     assert places(kernel, "dev") == {"a": "1", "b": "1", "c": "1", "t": "1"}
-    assert kernel.history.commit(head(kernel, "dev")).parent == head(kernel)
+    assert kernel.history.read_commit(head(kernel, "dev")).parent == head(kernel)
 
 
 def test_a_rebase_of_a_branch_that_merged_its_base_repeats_only_its_own_changes() -> None:
@@ -161,7 +161,7 @@ def test_a_repeated_rebase_is_answered_by_what_the_first_one_did() -> None:
 def test_tags_and_unknown_branches_are_not_rebased() -> None:
     kernel = new_kernel()
     commit(kernel, "main", puts(t=1))
-    kernel.references.create("v1", Kind.TAG, NO_COMMIT)
+    kernel.references.create_reference("v1", Kind.TAG, NO_COMMIT)
     for dry_run in (True, False):
         with pytest.raises(InvalidRequest, match="tag"):
             kernel.rebase("v1", head(kernel), META, dry_run=dry_run)

@@ -13,12 +13,12 @@ from penstock.kernel.records import (
     RemoveRow,
     ReplaceRow,
     RowSubject,
-    pages,
-    rows_of_kind,
+    list_row_pages,
+    list_rows_of_kind,
 )
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import paced_reads, step
-from penstock.model.encoding import digest
+from penstock.kernel.time_limits import check_read_may_go_on, paced_reads
+from penstock.model.encoding import hash_parts
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
@@ -41,7 +41,7 @@ def store() -> FaultyStore:
 
 
 def add(store: FaultyStore | CountingStore, amount: int = 1, *, is_counted: bool = False) -> int:
-    return NUMBERS.update(
+    return NUMBERS.update_record(
         store, QUICK, "a", lambda found: ReplaceRow((found or 0) + amount, is_counted=is_counted)
     )
 
@@ -51,12 +51,12 @@ def keep(_: int | None) -> KeepRow[str]:
 
 
 def test_a_record_is_put_replaced_kept_and_removed(store: FaultyStore) -> None:
-    assert NUMBERS.find(store, "a") is None
+    assert NUMBERS.find_record(store, "a") is None
     assert (add(store), add(store)) == (1, 2)
-    assert NUMBERS.update(store, QUICK, "a", keep) == "kept"
-    assert NUMBERS.find(store, "a") == 2
-    assert NUMBERS.update(store, QUICK, "a", _remove) == 2
-    assert NUMBERS.find(store, "a") is None
+    assert NUMBERS.update_record(store, QUICK, "a", keep) == "kept"
+    assert NUMBERS.find_record(store, "a") == 2
+    assert NUMBERS.update_record(store, QUICK, "a", _remove) == 2
+    assert NUMBERS.find_record(store, "a") is None
 
 
 def test_a_change_costs_one_turn_and_one_swap_and_keeping_costs_no_swap() -> None:
@@ -64,26 +64,26 @@ def test_a_change_costs_one_turn_and_one_swap_and_keeping_costs_no_swap() -> Non
     add(store)
     assert (store.counts.requests, store.counts.swaps) == (2, 1)
     store.reset()
-    NUMBERS.update(store, QUICK, "a", keep)
+    NUMBERS.update_record(store, QUICK, "a", keep)
     assert (store.counts.requests, store.counts.swaps) == (1, 0)
 
 
 def test_objects_are_stored_with_the_row(store: FaultyStore) -> None:
-    one = digest("an object")
-    NUMBERS.update(store, QUICK, "a", lambda _: ReplaceRow(1, {one: b"bytes"}))
+    one = hash_parts("an object")
+    NUMBERS.update_record(store, QUICK, "a", lambda _: ReplaceRow(1, {one: b"bytes"}))
     assert store.fetch([one]) == {one: b"bytes"}
 
 
 def test_a_swap_that_was_done_without_an_answer_is_not_done_again(store: FaultyStore) -> None:
     store.lose_answer()
     assert add(store) == 1
-    assert NUMBERS.find(store, "a") == 1
+    assert NUMBERS.find_record(store, "a") == 1
 
 
 def test_a_removal_without_an_answer_returns_what_was_removed(store: FaultyStore) -> None:
     add(store, 7)
     store.lose_answer()
-    assert NUMBERS.update(store, QUICK, "a", _remove) == 7
+    assert NUMBERS.update_record(store, QUICK, "a", _remove) == 7
 
 
 def _remove(found: int | None) -> RemoveRow[int]:
@@ -96,7 +96,7 @@ def test_a_swap_that_lands_late_is_recognised_though_a_later_try_was_lost(store:
     late: list[Callable[[], None]] = []
 
     def delay() -> None:
-        late.append(lambda: _write(store, NUMBERS.row("a", 1)))
+        late.append(lambda: _write(store, NUMBERS.encode_row("a", 1)))
         raise OutcomeUnknown("on its way")
 
     def arrive() -> None:
@@ -106,7 +106,7 @@ def test_a_swap_that_lands_late_is_recognised_though_a_later_try_was_lost(store:
     store.at(Point.BEFORE_SWAP, delay)
     store.at(Point.BEFORE_SWAP, arrive)
     assert add(store) == 1
-    assert NUMBERS.find(store, "a") == 1
+    assert NUMBERS.find_record(store, "a") == 1
 
 
 def _write(store: FaultyStore, row: Row) -> None:
@@ -125,7 +125,7 @@ def test_tries_are_bounded_when_others_are_always_faster(store: FaultyStore) -> 
     with pytest.raises(RetriesExhausted, match="another process changed number 'a'"):
         add(store)
     assert store.passed[Point.TURN] == QUICK.tries_max
-    assert NUMBERS.find(store, "a") is None
+    assert NUMBERS.find_record(store, "a") is None
 
 
 def test_a_store_that_stays_away_is_unavailable_and_one_without_room_is_not_tried_again(
@@ -155,7 +155,7 @@ def test_what_stays_unknown_says_what_to_do_and_not_that_nothing_was_changed(
     assert caught.value.message.endswith("\n  Look at it.")
     assert "Nothing was changed" not in caught.value.message
     assert caught.value.details["number"] == "a"
-    assert NUMBERS.find(store, "a") == (1 if is_done else None)
+    assert NUMBERS.find_record(store, "a") == (1 if is_done else None)
 
 
 def test_what_a_decision_refuses_is_raised_at_once(store: FaultyStore) -> None:
@@ -163,7 +163,7 @@ def test_what_a_decision_refuses_is_raised_at_once(store: FaultyStore) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        NUMBERS.update(store, QUICK, "a", refuse)
+        NUMBERS.update_record(store, QUICK, "a", refuse)
     assert store.passed[Point.TURN] == 1
 
 
@@ -172,11 +172,11 @@ def test_who_changes_a_row_is_not_stopped_on_the_way(store: FaultyStore) -> None
         raise TimeoutError("nobody waits any more")
 
     def decide(_: int | None) -> ReplaceRow[int]:
-        step()
+        check_read_may_go_on()
         return ReplaceRow(1)
 
     with paced_reads(end):
-        assert NUMBERS.update(store, QUICK, "a", decide) == 1
+        assert NUMBERS.update_record(store, QUICK, "a", decide) == 1
 
 
 @pytest.mark.parametrize("data", [b"?", b""])
@@ -198,9 +198,9 @@ def test_a_row_that_holds_another_ones_value_or_is_listed_wrongly_is_damaged() -
 
 def test_rows_are_read_in_pages(store: FaultyStore) -> None:
     for number in range(5):
-        NUMBERS.update(store, QUICK, str(number), lambda _: ReplaceRow(0))
-    names = [row.name for row in rows_of_kind(store, Kind.TOKEN, page_max=2)]
+        NUMBERS.update_record(store, QUICK, str(number), lambda _: ReplaceRow(0))
+    names = [row.name for row in list_rows_of_kind(store, Kind.TOKEN, page_max=2)]
     assert names == [f"@number/{number}" for number in range(5)]
-    assert [len(page) for page in pages(store, Kind.TOKEN, page_max=2)] == [2, 2, 1]
-    after = rows_of_kind(store, Kind.TOKEN, prefix="@number/", after="@number/2")
+    assert [len(page) for page in list_row_pages(store, Kind.TOKEN, page_max=2)] == [2, 2, 1]
+    after = list_rows_of_kind(store, Kind.TOKEN, prefix="@number/", after="@number/2")
     assert [row.name for row in after] == ["@number/3", "@number/4"]

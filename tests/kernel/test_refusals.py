@@ -61,7 +61,7 @@ def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kernel]:
     commit(made, "main", puts(t=1))
     branch(made, "dev")
     commit(made, "dev", puts(d=1))
-    made.references.create("v1", Kind.TAG, head(made))
+    made.references.create_reference("v1", Kind.TAG, head(made))
     yield made
     made.close()
 
@@ -150,8 +150,8 @@ def test_a_base_of_another_branch_is_refused(kernel: Kernel) -> None:
 
 
 def test_a_base_of_another_incarnation_of_the_branch_is_refused(kernel: Kernel) -> None:
-    seen, incarnation = head(kernel, "dev"), kernel.references.get("dev").incarnation
-    kernel.references.delete("dev")
+    seen, incarnation = head(kernel, "dev"), kernel.references.get_reference("dev").incarnation
+    kernel.references.delete_reference("dev")
     branch(kernel, "dev")
 
     def write(**how: Any) -> object:
@@ -160,12 +160,12 @@ def test_a_base_of_another_incarnation_of_the_branch_is_refused(kernel: Kernel) 
     _refused(kernel, CommitNotFound, lambda: write(base=seen))
     error = _refused(kernel, ReferenceChanged, lambda: write(incarnation=incarnation))
     assert "created again" in str(error)
-    assert write(incarnation=kernel.references.get("dev").incarnation)
+    assert write(incarnation=kernel.references.get_reference("dev").incarnation)
 
 
 def test_a_base_from_before_a_branch_was_assigned_elsewhere_is_refused(kernel: Kernel) -> None:
     seen = head(kernel, "dev")
-    kernel.references.assign("dev", NO_COMMIT)
+    kernel.references.assign_reference("dev", NO_COMMIT)
     _refused(kernel, CommitNotFound, lambda: commit(kernel, "dev", puts(t=2), base=seen))
 
 
@@ -186,7 +186,7 @@ def test_a_tag_takes_no_commits(kernel: Kernel) -> None:
 
 
 def test_branches_that_are_not_there_take_no_commits(kernel: Kernel) -> None:
-    kernel.references.delete("dev")
+    kernel.references.delete_reference("dev")
     for name in ("nowhere", "dev"):
         error = _refused(kernel, ReferenceNotFound, partial(commit, kernel, name, puts(t=2)))
         assert f"'{name}'" in str(error)
@@ -219,5 +219,5 @@ def test_what_a_store_denied_does_not_land_with_the_next_commit() -> None:
         commit(kernel, "main", [*puts(t=9, denied=1), Put(Key("ns"), Namespace())])
     commit(kernel, "main", puts(u=1))
     assert places(kernel) == places(reopened(kernel)) == {"t": "1", "u": "1"}
-    assert [each.message for _, each in kernel.walk(head(kernel))] == ["", ""]
+    assert [each.message for _, each in kernel.walk_commits(head(kernel))] == ["", ""]
     assert len(state(kernel)) == 2

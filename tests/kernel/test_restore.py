@@ -63,7 +63,7 @@ def test_a_restore_equals_brute_force_and_changes_nothing_in_a_dry_run(seed: int
     done = refused = 0
     while done < 25:
         kernel, _ = forked(random)
-        commits = [one for one, _ in kernel.walk(head(kernel, "dev"))]
+        commits = [one for one, _ in kernel.walk_commits(head(kernel, "dev"))]
         to = random.choice(commits)
         now, then = state(kernel, "dev"), state(kernel, to)
         keys = [key for key in then if not isinstance(then[key], Namespace)]

@@ -46,7 +46,7 @@ def test_a_revert_equals_brute_force_and_its_own_revert_restores(seed: int) -> N
         if not own:
             continue
         chosen = random.choice(own)
-        parent = kernel.history.commit(chosen).parent
+        parent = kernel.history.read_commit(chosen).parent
         before = state(kernel, "dev")
         expected = undo(state(kernel, chosen), state(kernel, parent), before)
         untouched = stored(kernel.store)

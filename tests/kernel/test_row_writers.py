@@ -87,4 +87,4 @@ def test_every_function_that_changes_a_row_has_a_writer() -> None:
 
 def test_rows_are_swapped_in_two_places_only() -> None:
     """For many requests at once, and for one."""
-    assert turns_in_source() == {"kernel.batch:Batch._attempt", "kernel.records:swap_row"}
+    assert turns_in_source() == {"kernel.batch:Batch._try_once", "kernel.records:swap_row"}

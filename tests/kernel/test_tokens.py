@@ -19,14 +19,14 @@ from penstock.errors import (
     TokenNotFound,
     Unavailable,
 )
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.description import FIRST_VERSION, GRANTS_VERSION, read_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_seal import cancel
+from penstock.kernel.lake_seal import cancel_seal
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
-from penstock.kernel.tokens import PREFIX, find_token, put_token, revoke_token, tokens
+from penstock.kernel.sweep import sweep_objects
+from penstock.kernel.tokens import PREFIX, find_token, list_tokens, put_token, revoke_token
 from penstock.model.clock import now_us
 from penstock.model.references import Kind
 from penstock.model.tokens import FIRST_ROLES, Grant, Role, Token
@@ -53,7 +53,7 @@ def like(**changes: object) -> Token:
 
 
 def move(source: Kernel, target: Store, *, fork: bool = False) -> None:
-    copy(source, target, source_place="here", target_place="there", fork=fork)
+    copy_store(source, target, source_place="here", target_place="there", fork=fork)
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def store() -> FaultyStore:
 
 
 def test_a_token_is_found_until_it_is_revoked(store: FaultyStore) -> None:
-    assert tokens(store) == []
+    assert list_tokens(store) == []
     assert put_token(store, QUICK, TOKEN) == TOKEN
     assert find_token(store, TOKEN.id) == TOKEN
     other = put_token(store, QUICK, like(id="f" * 12, name="other"))
-    assert tokens(store) == [TOKEN, other]
+    assert list_tokens(store) == [TOKEN, other]
     assert revoke_token(store, QUICK, TOKEN.id) == TOKEN
-    assert (find_token(store, TOKEN.id), tokens(store)) == (None, [other])
+    assert (find_token(store, TOKEN.id), list_tokens(store)) == (None, [other])
     with pytest.raises(TokenNotFound, match=TOKEN.id):
         revoke_token(store, QUICK, TOKEN.id)
 
@@ -94,7 +94,7 @@ def test_a_token_with_a_new_role_is_read_as_it_was_put(store: FaultyStore, role:
 
 
 def test_roles_include_what_they_say_and_nothing_else() -> None:
-    included = {role: {other for other in Role if role.includes(other)} for role in Role}
+    included = {role: {other for other in Role if role.includes_role(other)} for role in Role}
     single = {Role.READ, Role.RESTORE, Role.ERASE, Role.MAINTAIN, Role.BACKUP, Role.MOVE}
     assert included == {
         **{role: {role} for role in single},
@@ -124,7 +124,7 @@ def test_tokens_are_kept_by_a_database(tmp_path: Path) -> None:
         store = open_store(str(tmp_path), True, now_us)
         new_kernel(store)
         assert put_token(store, QUICK, TOKEN) == TOKEN
-        assert tokens(store) == [TOKEN], opening
+        assert list_tokens(store) == [TOKEN], opening
         store.close()
 
 
@@ -132,7 +132,7 @@ def test_the_same_token_sent_again_is_answered_by_what_is_there(store: FaultySto
     put_token(store, QUICK, TOKEN)
     later = like(created=datetime(2026, 12, 1, tzinfo=UTC))
     assert put_token(store, QUICK, later) == TOKEN
-    assert tokens(store) == [TOKEN]
+    assert list_tokens(store) == [TOKEN]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_another_token_under_the_same_id_is_refused(store: FaultyStore, other: T
     put_token(store, QUICK, TOKEN)
     with pytest.raises(ConflictError, match=TOKEN.id):
         put_token(store, QUICK, other)
-    assert tokens(store) == [TOKEN]
+    assert list_tokens(store) == [TOKEN]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_another_token_under_the_same_id_is_refused(store: FaultyStore, other: T
 def test_a_token_that_cannot_be_is_refused(store: FaultyStore, wrong: Token) -> None:
     with pytest.raises(InvalidRequest):
         put_token(store, QUICK, wrong)
-    assert tokens(store) == []
+    assert list_tokens(store) == []
 
 
 def test_of_two_who_put_different_tokens_under_one_id_at_once_one_is_refused(store: FaultyStore) -> None:
@@ -183,7 +183,7 @@ def test_of_two_who_put_different_tokens_under_one_id_at_once_one_is_refused(sto
     quick = put_token(store.inner, QUICK, like(name="quick"))
     gate.open()
     assert isinstance(slow.error, ConflictError)
-    assert tokens(store) == [quick]
+    assert list_tokens(store) == [quick]
 
 
 def test_of_two_who_revoke_at_once_one_finds_nothing(store: FaultyStore) -> None:
@@ -201,7 +201,7 @@ def test_a_lost_answer_is_looked_up(store: FaultyStore) -> None:
     assert put_token(store, QUICK, TOKEN) == TOKEN
     store.lose_answer()
     assert revoke_token(store, QUICK, TOKEN.id) == TOKEN
-    assert tokens(store) == []
+    assert list_tokens(store) == []
 
 
 def test_a_store_that_never_says_what_happened_leaves_doubt(store: FaultyStore) -> None:
@@ -222,7 +222,7 @@ def test_a_store_that_is_away_is_unavailable(store: FaultyStore) -> None:
     with pytest.raises(RetriesExhausted, match=TOKEN.id):
         put_token(store, QUICK, TOKEN)
     store.heal()
-    assert tokens(store) == []
+    assert list_tokens(store) == []
 
 
 def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: FaultyStore) -> None:
@@ -232,11 +232,11 @@ def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: Faulty
         put_token(store, QUICK, other)
     with pytest.raises(TokenNotFound, match="no token 'eeeeeeeeeeee' of 'etl' to replace"):
         put_token(store, QUICK, other, "e" * 12)
-    assert tokens(store) == [TOKEN]
+    assert list_tokens(store) == [TOKEN]
     assert put_token(store, QUICK, other, TOKEN.id) == other
     assert put_token(store, QUICK, other) == other, "the same one again is answered"
     revoke_token(store, QUICK, TOKEN.id)
-    assert tokens(store) == [other]
+    assert list_tokens(store) == [other]
 
 
 def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(store: FaultyStore) -> None:
@@ -244,7 +244,7 @@ def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(store:
     store.at(Point.TURN, lambda: put_token(store, QUICK, rival), name=PREFIX + TOKEN.id)
     with pytest.raises(ConflictError, match="'etl' already has a token"):
         put_token(store, QUICK, TOKEN)
-    assert tokens(store) == [rival]
+    assert list_tokens(store) == [rival]
 
 
 def test_a_move_takes_tokens_along_and_a_fork_has_none(store: FaultyStore) -> None:
@@ -253,8 +253,8 @@ def test_a_move_takes_tokens_along_and_a_fork_has_none(store: FaultyStore) -> No
     forked, moved = MemoryStore(), MemoryStore()
     move(kernel, forked, fork=True)
     move(kernel, moved)
-    assert tokens(forked) == []
-    assert tokens(moved) == [TOKEN]
+    assert list_tokens(forked) == []
+    assert list_tokens(moved) == [TOKEN]
     with pytest.raises(LakeMoved):
         put_token(store, QUICK, like(id="f" * 12, name="other"))
     with pytest.raises(LakeMoved):
@@ -271,11 +271,11 @@ def test_a_token_that_is_revoked_before_a_cancelled_move_is_repeated_does_not_co
     target.at(Point.AFTER_SWAP, _stop, name=PREFIX + TOKEN.id)
     with pytest.raises(Stopped):
         move(kernel, target)
-    assert tokens(target) == [TOKEN]
-    cancel(store, QUICK)
+    assert list_tokens(target) == [TOKEN]
+    cancel_seal(store, QUICK)
     revoke_token(store, QUICK, TOKEN.id)
     move(kernel, target)
-    assert tokens(target) == []
+    assert list_tokens(target) == []
 
 
 class Stopped(Exception):
@@ -302,8 +302,8 @@ def test_who_changes_a_token_while_the_lake_moves_away_is_told(store: FaultyStor
     move(kernel, target)
     gate.open()
     assert isinstance(late.error, LakeMoved)
-    assert tokens(store) == []
-    assert tokens(target) == ([TOKEN] if what == "revoke" else [])
+    assert list_tokens(store) == []
+    assert list_tokens(target) == ([TOKEN] if what == "revoke" else [])
 
 
 def test_a_repeated_put_takes_nothing_back_while_the_lake_is_being_sealed(store: FaultyStore) -> None:
@@ -315,7 +315,7 @@ def test_a_repeated_put_takes_nothing_back_while_the_lake_is_being_sealed(store:
     move(kernel, target)
     seen.open()
     assert isinstance(again.error, LakeMoved | None)
-    assert tokens(target) == tokens(store) == [TOKEN]
+    assert list_tokens(target) == list_tokens(store) == [TOKEN]
 
 
 @pytest.mark.parametrize(
@@ -335,12 +335,12 @@ def test_fsck_names_a_token_that_cannot_be(store: FaultyStore, row: Row) -> None
     assert [damage.object for damage in fsck(kernel).damages] == [row.name]
     if row.data != msgspec.msgpack.encode(like(grants=())):
         with pytest.raises(Damaged, match=row.name):
-            tokens(store)
+            list_tokens(store)
 
 
 def test_a_sweep_leaves_tokens_alone_and_they_count_as_no_references(store: FaultyStore) -> None:
     kernel = Kernel(store, settings=Settings(grace_s=0, tombstone_days=0, nobody_writes=True))
     put_token(store, QUICK, TOKEN)
-    sweep(kernel)
-    assert tokens(store) == [TOKEN]
+    sweep_objects(kernel)
+    assert list_tokens(store) == [TOKEN]
     assert fsck(kernel).references == 1

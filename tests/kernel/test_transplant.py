@@ -43,7 +43,7 @@ def _step_by_step(kernel: Kernel, commits: list[ObjectId], held: State) -> tuple
     """What every commit in turn makes of a state, up to the first that meets conflicts."""
     states: list[State] = []
     for one in commits:
-        parent = kernel.history.commit(one).parent
+        parent = kernel.history.read_commit(one).parent
         expected = bring(state(kernel, parent), state(kernel, one), held)
         if expected.conflicts:
             return states, expected.conflicts
@@ -83,7 +83,7 @@ def test_a_transplant_equals_its_commits_applied_step_by_step(seed: int) -> None
         assert [one.hex() for one in made] == list(result.commits)
         assert [state(cold, one) for one in made] == states
         if made:
-            (_, entry) = next(cold.references.log("main"))
+            (_, entry) = next(cold.references.walk_log("main"))
             assert (entry.kind, entry.before, entry.after) == ("transplant", before, made[-1])
 
 
@@ -103,13 +103,15 @@ def test_transplanted_commits_keep_what_their_writers_said() -> None:
     kernel.commit("dev", puts(b=1), CommitMeta(message="second", authors=("dora",)))
     commit(kernel, "main", puts(t=2))
     before = head(kernel)
-    result = kernel.transplant(line(kernel, head(kernel, "dev"), kernel.resolve("dev~2")[0]), "main", META)
-    first, second = (kernel.history.commit(bytes.fromhex(one)) for one in result.commits)
+    result = kernel.transplant(
+        line(kernel, head(kernel, "dev"), kernel.resolve_revision("dev~2")[0]), "main", META
+    )
+    first, second = (kernel.history.read_commit(bytes.fromhex(one)) for one in result.commits)
     assert (first.message, first.authors, first.author_time_us) == ("load orders", ("ann", "bob"), 1234)
     assert (first.signed_off_by, first.properties, first.committer) == (("carl",), {"job": ("7",)}, "ci")
     assert (first.parent, first.further_parents) == (before, ())
     assert (second.message, second.authors) == ("second", ("dora",))
-    (_, entry) = next(kernel.references.log("main"))
+    (_, entry) = next(kernel.references.walk_log("main"))
     assert (entry.kind, entry.before, entry.after) == ("transplant", before, head(kernel))
     assert places(kernel) == {"a": "1", "b": "1", "t": "2"}
 
@@ -121,7 +123,7 @@ def test_a_message_is_for_a_single_commit() -> None:
     with pytest.raises(InvalidRequest):
         kernel.transplant(own, "main", CommitMeta(message="both"))
     kernel.transplant(own[:1], "main", CommitMeta(message="one"))
-    assert kernel.history.commit(head(kernel)).message == "one"
+    assert kernel.history.read_commit(head(kernel)).message == "one"
 
 
 def test_transplanting_again_is_nothing_to_do() -> None:
@@ -148,14 +150,14 @@ def test_a_commit_that_changed_nothing_is_repeated_for_what_it_says() -> None:
     own = line(kernel, head(kernel, "dev"), fork)
 
     def messages(name: str) -> list[str]:
-        return [one.message for _, one in kernel.walk(head(kernel, name))]
+        return [one.message for _, one in kernel.walk_commits(head(kernel, name))]
 
     branch(kernel, "based", head(kernel, "dev"))
     kernel.rebase("based", head(kernel), CommitMeta())
     result = kernel.transplant(own, "main", CommitMeta())
     assert len(result.commits) == 3
     assert messages("main")[1] == messages("based")[1] == "approved"
-    assert kernel.history.commit(bytes.fromhex(result.commits[1])).properties == {"by": ("ada",)}
+    assert kernel.history.read_commit(bytes.fromhex(result.commits[1])).properties == {"by": ("ada",)}
     # What the target has already is left out; what was nothing from the start is said again.
     again = kernel.transplant(own, "main", CommitMeta())
     assert [messages("main")[0], len(again.commits)] == ["approved", 1]

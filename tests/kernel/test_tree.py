@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernel import tree
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.model.objects import EMPTY_ROOT, Large, Value
 from tests.chance import seeds
 from tests.kernel.trees import Forest
@@ -42,7 +42,7 @@ def _between(model: dict[bytes, Value], start: bytes, stop: bytes | None) -> lis
 @quick
 @given(st.lists(st.binary(max_size=12), max_size=90), st.integers(0, 3))
 def test_the_first_cut_is_the_first_of_all_cuts(run: list[bytes], level: int) -> None:
-    assert tree.first_cut(level, run) == next(tree.cuts(level, run), 0)
+    assert tree.find_first_node_end(level, run) == next(tree.find_node_ends(level, run), 0)
 
 
 @quick
@@ -52,8 +52,8 @@ def test_get_and_get_many_equal_the_dict(model: dict[bytes, Value], wanted: list
     root = forest.grow(model)
     asked = [*model, *wanted]
     cold = forest.cold()
-    assert [tree.get(cold, root, key) for key in asked] == [model.get(key) for key in asked]
-    assert tree.get_many(forest.cold(), root, asked) == {key: model[key] for key in asked if key in model}
+    assert [tree.find_value(cold, root, key) for key in asked] == [model.get(key) for key in asked]
+    assert tree.find_values(forest.cold(), root, asked) == {key: model[key] for key in asked if key in model}
 
 
 @quick
@@ -64,7 +64,7 @@ def test_scan_equals_the_sorted_dict_within_any_range(
     forest = Forest()
     root = forest.grow(model)
     expected = sorted((k, v) for k, v in model.items() if start <= k and (stop is None or k < stop))
-    assert list(tree.scan(forest.cold(), root, start, stop)) == expected
+    assert list(tree.scan_entries(forest.cold(), root, start, stop)) == expected
 
 
 @quick
@@ -72,14 +72,14 @@ def test_scan_equals_the_sorted_dict_within_any_range(
 def test_scan_by_prefix_finds_what_begins_so(model: dict[bytes, Value], prefix: bytes) -> None:
     forest = Forest()
     root = forest.grow(model)
-    found = list(tree.scan(forest.cold(), root, prefix, prefix_end(prefix)))
+    found = list(tree.scan_entries(forest.cold(), root, prefix, find_prefix_end(prefix)))
     assert found == sorted((key, value) for key, value in model.items() if key.startswith(prefix))
 
 
 def test_nothing_comes_after_a_prefix_of_highest_bytes() -> None:
-    assert prefix_end(b"") is None
-    assert prefix_end(b"\xff\xff") is None
-    assert prefix_end(b"a\xff") == b"b"
+    assert find_prefix_end(b"") is None
+    assert find_prefix_end(b"\xff\xff") is None
+    assert find_prefix_end(b"a\xff") == b"b"
 
 
 @quick
@@ -90,7 +90,10 @@ def test_pages_from_a_token_are_the_whole_in_order(model: dict[bytes, Value], si
     seen: list[tuple[bytes, Value]] = []
     token = b""
     while True:
-        page = [entry for entry, _ in zip(tree.scan(forest.objects, root, token), range(size), strict=False)]
+        page = [
+            entry
+            for entry, _ in zip(tree.scan_entries(forest.objects, root, token), range(size), strict=False)
+        ]
         seen += page
         if len(page) < size:
             break
@@ -108,7 +111,7 @@ def test_any_history_leads_to_the_root_of_its_content(history: list[dict[bytes, 
         root = forest.grow(changes, root)
         _apply(model, changes)
         assert root == Forest().grow(model)
-        assert list(tree.scan(forest.cold(), root)) == sorted(model.items())
+        assert list(tree.scan_entries(forest.cold(), root)) == sorted(model.items())
 
 
 @quick
@@ -123,7 +126,7 @@ def test_diff_equals_brute_force_within_any_range(
         for key in sorted(one.keys() | other.keys())
         if one.get(key) != other.get(key) and start <= key and (stop is None or key < stop)
     }
-    found = tree.diff(forest.cold(), before, after, start, stop)
+    found = tree.diff_trees(forest.cold(), before, after, start, stop)
     assert found == expected
     assert list(found) == list(expected)
 
@@ -151,14 +154,14 @@ def test_a_long_random_history_equals_the_dict_at_every_step(seed: int) -> None:
         _apply(model, changes)
         assert root == Forest().grow(model)
         sample = [_random_key(random, 400) for _ in range(20)]
-        assert tree.get_many(forest.objects, root, sample) == {k: model[k] for k in sample if k in model}
+        assert tree.find_values(forest.objects, root, sample) == {k: model[k] for k in sample if k in model}
         start, stop = sorted((_random_key(random, 400), _random_key(random, 400)))
-        assert list(tree.scan(forest.cold(), root, start, stop)) == _between(model, start, stop)
+        assert list(tree.scan_entries(forest.cold(), root, start, stop)) == _between(model, start, stop)
         roots.append((root, dict(model)))
     for _ in range(60):
         (before, old), (after, new) = random.choice(roots), random.choice(roots)
         expected = {k: (old.get(k), new.get(k)) for k in old.keys() | new.keys() if old.get(k) != new.get(k)}
-        assert tree.diff(forest.cold(), before, after) == expected
+        assert tree.diff_trees(forest.cold(), before, after) == expected
 
 
 @pytest.mark.parametrize("seed", seeds(4))
@@ -193,7 +196,7 @@ def test_a_tree_from_which_everything_is_removed_is_the_empty_one() -> None:
         gone = {order.pop(random.randrange(len(order))): None for _ in range(min(37, len(order)))}
         root = forest.grow(gone, root)
     assert root == EMPTY_ROOT
-    assert list(tree.scan(forest.objects, EMPTY_ROOT)) == []
+    assert list(tree.scan_entries(forest.objects, EMPTY_ROOT)) == []
 
 
 def test_changes_that_change_nothing_leave_the_root() -> None:
@@ -213,10 +216,10 @@ def test_repeated_contents_under_different_keys_are_told_apart() -> None:
     forest = Forest()
     before = forest.grow(one)
     both = forest.grow({**one, **other})
-    assert tree.diff(forest.cold(), before, both) == dict.fromkeys(other, (None, b"same"))
+    assert tree.diff_trees(forest.cold(), before, both) == dict.fromkeys(other, (None, b"same"))
     moved = forest.grow({**dict.fromkeys(one), **other}, before)
     assert moved == forest.grow(other)
-    found = tree.diff(forest.cold(), before, moved)
+    found = tree.diff_trees(forest.cold(), before, moved)
     assert found == {**dict.fromkeys(one, (b"same", None)), **dict.fromkeys(other, (None, b"same"))}
 
 

@@ -50,17 +50,17 @@ def test_a_look_up_reads_one_node_a_level() -> None:
     forest, root = _grown(20_000)
     for number in (0, 1, 777, 39_998, 39_999, 10**6):
         cold = forest.cold()
-        tree.get(cold, root, _key(number))
+        tree.find_value(cold, root, _key(number))
         assert forest.store.counts.objects_read <= forest.height(root)
     cold = forest.cold()
-    tree.get_many(cold, root, [_key(number) for number in range(0, 40_000, 97)])
+    tree.find_values(cold, root, [_key(number) for number in range(0, 40_000, 97)])
     assert forest.store.counts.requests == forest.height(root)
 
 
 def test_a_scan_of_a_range_reads_that_range() -> None:
     forest, root = _grown(20_000)
     cold = forest.cold()
-    found = list(tree.scan(cold, root, _key(20_000), _key(20_060)))
+    found = list(tree.scan_entries(cold, root, _key(20_000), _key(20_060)))
     assert len(found) == 30
     assert forest.store.counts.objects_read <= 30 / tree.LEAF_CUT.least + 2 * forest.height(root)
 
@@ -74,7 +74,7 @@ def test_a_diff_reads_what_changed_and_not_what_exists(changed: int) -> None:
         numbers = random.sample(range(size), changed)
         after = forest.grow({_key(2 * number): b"other" for number in numbers}, root)
         cold = forest.cold()
-        assert len(tree.diff(cold, root, after)) == changed
+        assert len(tree.diff_trees(cold, root, after)) == changed
         reads.append(forest.store.counts.objects_read)
         assert reads[-1] <= 2 * changed * forest.height(root)
         assert forest.store.counts.requests <= 2 * forest.height(root) + 2
@@ -86,15 +86,15 @@ def test_trees_of_different_height_are_compared_by_what_differs() -> None:
     larger = forest.grow({_key(2 * number): b"v" * 60 for number in range(5_000)}, root)
     assert forest.height(larger) > forest.height(root) + 1
     cold = forest.cold()
-    assert len(tree.diff(cold, root, larger)) == 4_992
+    assert len(tree.diff_trees(cold, root, larger)) == 4_992
     cold = forest.cold()
-    assert len(tree.diff(cold, larger, root)) == 4_992
+    assert len(tree.diff_trees(cold, larger, root)) == 4_992
 
 
 def test_equal_trees_are_not_read_below_their_root() -> None:
     forest, root = _grown(20_000)
     cold = forest.cold()
-    assert tree.diff(cold, root, root) == {}
+    assert tree.diff_trees(cold, root, root) == {}
     assert forest.store.counts.objects_read <= 1
 
 
@@ -178,9 +178,9 @@ def test_a_diff_reads_no_more_leaves_than_are_asked_for() -> None:
     forest, root = _grown(20_000)
     after = forest.grow({_key(2 * number): b"other" for number in range(20_000)}, root)
     cold = forest.cold()
-    found = list(islice(tree.differing(cold, root, after), 100))
+    found = list(islice(tree.iterate_differences(cold, root, after), 100))
     assert found == [(_key(2 * number), b"v" * 60, b"other") for number in range(100)]
     some = forest.store.counts.objects_read
     cold = forest.cold()
-    assert len(tree.diff(cold, root, after)) == 20_000
+    assert len(tree.diff_trees(cold, root, after)) == 20_000
     assert some < forest.store.counts.objects_read / 4

@@ -26,10 +26,10 @@ class Forest:
     def grow(self, changes: Mapped, root: ObjectId = EMPTY_ROOT) -> ObjectId:
         """The root after some changes, its nodes stored."""
         pending = PendingObjects(self.objects)
-        root = tree.update(pending, root, changes)
+        root = tree.update_tree(pending, root, changes)
         self.written = {one: data for one, data in pending.fresh.items() if one != EMPTY_ROOT}
         self.store.store(self.written)
-        pending.settle()
+        pending.note_stored()
         return root
 
     def cold(self) -> Objects:
@@ -57,4 +57,4 @@ class Forest:
 def ends_a_node(level: int, key: bytes) -> bool:
     """Whether the hash of a key ends a node that is long enough to end."""
     least = (tree.LEAF_CUT if level == 0 else tree.NODE_CUT).least
-    return list(tree.cuts(level, [key] * least)) == [least]
+    return list(tree.find_node_ends(level, [key] * least)) == [least]

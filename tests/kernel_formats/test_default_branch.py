@@ -77,12 +77,12 @@ def test_a_kernel_is_told_which_branch_is_the_default_one(journals: JournalForma
     store = MemoryStore()
     new_lake(store)
     kernel = Kernel(store, [journals], default_branch="prod")
-    kernel.references.create("prod", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("prod", Kind.BRANCH, NO_COMMIT)
     for branch in ("prod", "main"):
         kernel.commit(branch, [append("diary", "one")])
-    kernel.references.assign("main", NO_COMMIT)
+    kernel.references.assign_reference("main", NO_COMMIT)
     with pytest.raises(InvalidRequest, match="'prod' cannot be moved"):
-        kernel.references.assign("prod", NO_COMMIT)
+        kernel.references.assign_reference("prod", NO_COMMIT)
     assert {(table.branch, table.is_default) for _, table in journals.asked} == {
         ("prod", True),
         ("main", False),

@@ -7,7 +7,7 @@ import pytest
 from penstock import Delete, IcebergTable, Key, KeyMerge, Lake, MergeMode, Put
 from penstock.errors import MergeConflict
 from penstock.kernel.ledger import find_table
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.model.conflicts import ConflictKind
 from penstock.model.objects import Intent
 from penstock.testing.journal import (
@@ -30,7 +30,7 @@ def fork(lake: Lake, *lines: str) -> None:
 
 
 def intents_of(lake: Lake, revision: str = "main") -> tuple[Intent, ...]:
-    return lake.kernel.objects.intents(lake.kernel.history.commit(lake.show(revision).object_id))
+    return lake.kernel.objects.read_intents(lake.kernel.history.read_commit(lake.show(revision).object_id))
 
 
 def test_k1_a_commit_stores_the_intent_of_every_change(lake: Lake) -> None:
@@ -317,5 +317,5 @@ def test_k2_a_table_that_was_dropped_for_something_else_is_dropped_by_a_merge_to
     lake.merge("dev", "main")
     assert isinstance(journal_at(lake.kernel, "diary"), IcebergTable)
     assert before.id is not None
-    state = lake.kernel.state(lake.show().object_id)
-    assert find_table(lambda stored: content_of(lake.kernel.objects, state.get(stored)), before.id) is None
+    state = lake.kernel.read_state(lake.show().object_id)
+    assert find_table(lambda stored: read_content(lake.kernel.objects, state.get(stored)), before.id) is None

@@ -91,7 +91,7 @@ def test_formats_are_told_which_branch_is_the_default_one(journals: JournalForma
         lake.commit([append("diary", "one")])
         lake.branch("dev").commit([append("diary", "two")])
         seen = {(table.branch, table.is_default, table.incarnation) for _, table in journals.asked}
-        row = {name: lake.kernel.references.get(name).incarnation for name in ("main", "dev")}
+        row = {name: lake.kernel.references.get_reference(name).incarnation for name in ("main", "dev")}
     assert seen == {("main", True, row["main"]), ("dev", False, row["dev"])}
     assert [one.branch for one in journals.published] == ["main", "dev"]
 
@@ -204,7 +204,7 @@ def test_a_format_may_keep_a_shorter_intent_than_it_was_given() -> None:
         lake.commit([replace("diary", "one")])
         lake.branch("dev").create().commit([append("diary", "long")])
         lake.commit([append("diary", "main")])
-        intents = lake.kernel.objects.intents(lake.kernel.history.commit(head(lake, "dev")))
+        intents = lake.kernel.objects.read_intents(lake.kernel.history.read_commit(head(lake, "dev")))
         assert [one.data for one in intents] == [append("diary", "kept").intent]
         lake.merge("dev", "main")
         assert lines_of(lake.kernel, "diary") == ["one", "main", "kept"]
@@ -233,7 +233,7 @@ class Owned(JournalFormat):
 
 def test_a_managed_table_is_not_replaced_by_an_unmanaged_content_unless_its_format_allows_it() -> None:
     kernel = Kernel(MemoryStore(), [Owned()])
-    kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
     kernel.commit("main", [Change(Key("table"), "journal", b"owned")])
     owned = journal_at(kernel, "table")
     assert owned is not None

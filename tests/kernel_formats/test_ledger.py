@@ -11,8 +11,8 @@ import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import CommitConflict, MergeConflict
 from penstock.kernel.format import AppliedChange, Table
-from penstock.kernel.ledger import find_table, ledger_key
-from penstock.kernel.objects import content_of
+from penstock.kernel.ledger import encode_ledger_key, find_table
+from penstock.kernel.objects import read_content
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Unknown
 from penstock.model.operations import Change
@@ -31,8 +31,8 @@ def identity(lake: Lake, key: str, branch: str = "main") -> UUID:
 
 
 def where(lake: Lake, one: UUID, revision: str = "main") -> Key | None:
-    objects, state = lake.kernel.objects, lake.kernel.state(head(lake, revision))
-    return find_table(lambda stored: content_of(objects, state.get(stored)), one)
+    objects, state = lake.kernel.objects, lake.kernel.read_state(head(lake, revision))
+    return find_table(lambda stored: read_content(objects, state.get(stored)), one)
 
 
 def rename(lake: Lake, old: str, new: str, branch: str = "main") -> None:
@@ -58,13 +58,13 @@ def test_what_no_format_manages_is_not_in_the_ledger(lake: Lake) -> None:
     lake.commit([Put(Key("plain"), Unknown(type_name="OTHER", payload=b"x"))])
     one = identity(lake, "plain")
     assert where(lake, one) is None
-    assert lake.kernel.state(head(lake)).get(ledger_key(one)) is None
+    assert lake.kernel.read_state(head(lake)).get(encode_ledger_key(one)) is None
 
 
 def test_what_only_changes_a_table_leaves_the_ledger_alone(lake: Lake) -> None:
     lake.commit([append("diary", "one")])
     lake.commit([append("diary", "two")])
-    assert list(lake.kernel.diff(head(lake, "main~1"), head(lake))) == [Key("diary").encode()]
+    assert list(lake.kernel.diff_commits(head(lake, "main~1"), head(lake))) == [Key("diary").encode()]
     assert where(lake, identity(lake, "diary")) == Key("diary")
 
 

@@ -251,7 +251,7 @@ def test_k4_a_change_that_was_refused_lands_however_many_others_come_after_it(
     lake = _lake_on(MemoryStore(), journals, settings=Settings(tries_max=6, backoff_min_ms=0.01))
     lake.commit([append("diary", "first")])
     journals.reads_storage = True
-    line = lake.kernel._queue_of("main").preparations
+    line = lake.kernel._find_queue("main").preparations
     patient, others = current_thread(), list[Thread]()
 
     def come(text: str) -> None:
@@ -277,8 +277,8 @@ def test_k4_changes_that_wait_to_be_prepared_again_land_in_the_order_in_which_th
     journals: JournalFormat,
 ) -> None:
     lake = _lake_on(MemoryStore(), journals)
-    line = lake.kernel._queue_of("main").preparations
-    gate = line.turn()
+    line = lake.kernel._find_queue("main").preparations
+    gate = line.take_turn()
     with gate:
         gate.wait(30, 30)
         threads = list[Thread]()

@@ -20,7 +20,7 @@ from penstock.formats.delta.branch_log.intents import CreateIntent, change
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, TableCommit, TablePart, WriterReads
 from penstock.lake.lake import Lake
-from penstock.lake.row_input import schema_text
+from penstock.lake.row_input import write_schema_text
 from penstock.model.keys import Key
 from tests.servers.s3 import S3Place
 
@@ -147,10 +147,10 @@ def test_the_default_branch_is_not_moved_back_under_a_table(tmp_path: Path) -> N
 
 
 def test_a_schema_is_arrows_or_deltas() -> None:
-    text = schema_text(ROWS)
-    assert schema_text(ROWS.schema) == schema_text(text) == text
+    text = write_schema_text(ROWS)
+    assert write_schema_text(ROWS.schema) == write_schema_text(text) == text
     with pytest.raises(InvalidRequest, match="got dict"):
-        schema_text({"day": "string"})
+        write_schema_text({"day": "string"})
 
 
 def test_no_table_comes_in_past_the_check_of_its_place(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_tables_in_object_storage_are_created_adopted_and_read_by_others(
 def test_a_lake_whose_tables_cannot_be_looked_at_is_opened_all_the_same(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake") as lake:
         lake.create_table("t", data=ROWS)
-        store, head = lake.kernel.store, lake.kernel.references.get("main").head
+        store, head = lake.kernel.store, lake.kernel.references.get_reference("main").head
         found, _ = store.scan(b"", 1000)
         assert store.delete([one for one in found if one.id == head]) == 1
     with penstock.open(tmp_path / "lake") as lake:

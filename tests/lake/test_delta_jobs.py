@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.formats.delta.lake.snapshot import commits_of
-from penstock.kernel.reachable import silent
+from penstock.kernel.reachable import show_no_progress
 from penstock.kernel.settings import Settings
 from penstock.lake import calls
 from penstock.lake import job_files as delta_jobs
@@ -49,7 +49,7 @@ class Failing(Lake):
         self._error, self._after = error, after
         return self
 
-    def do(self, call: Call[Any], progress: Callable[[str, int], None] = silent) -> Any:
+    def do(self, call: Call[Any], progress: Callable[[str, int], None] = show_no_progress) -> Any:
         is_commit = isinstance(call, CommitTables | CreateTable)
         answer = None if is_commit and not self._after else super().do(call, progress)
         if is_commit:
@@ -73,12 +73,12 @@ def test_rows_that_took_longer_than_their_files_are_safe_are_not_committed(
     lake: Lake, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.create_table("t", data=ROWS)
-    now = JobStart.now
+    now = JobStart.at_lake_time
 
     def long_ago(of: Lake) -> JobStart:
         return JobStart(now(of).monotonic_s, now(of).time_s - 4 * DAY_S, 7 * DAY_S)
 
-    monkeypatch.setattr(delta_jobs.JobStart, "now", long_ago)
+    monkeypatch.setattr(delta_jobs.JobStart, "at_lake_time", long_ago)
     with pytest.raises(InvalidRequest, match="'data_grace_days' must"):
         WRITES[write](lake)
     assert lake.table("t").version == 0
@@ -144,7 +144,7 @@ def test_commits_are_found_in_the_log_or_where_the_lake_says_and_nowhere_else(la
     theirs.append(ROWS)
     lake.delta.publish("t")
     log = mine.get_commits()
-    place = lake.places.at(log.location)
+    place = lake.places.open_place(log.location)
     found = list(commits_of(log, place, range(2)))
     assert [one.version for one in found] == [0, 1]
     assert found[1].data != next(commits_of(theirs.get_commits(), place, [1])).data
@@ -171,5 +171,5 @@ def test_a_lake_is_asked_once_in_a_while_how_long_files_stay(
             lake.table("demo.rows").append(pa.table({"id": [number]}))
         assert sum(isinstance(one, calls.GetAbout) for one in asked) == 1
         monkeypatch.setattr(delta_jobs, "ASKED_EVERY_S", -1.0)
-        JobStart.now(lake)
+        JobStart.at_lake_time(lake)
         assert sum(isinstance(one, calls.GetAbout) for one in asked) == 2

@@ -35,7 +35,7 @@ from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue
-from penstock.lake.row_input import schema_text
+from penstock.lake.row_input import write_schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.server.native import NATIVE
@@ -191,7 +191,7 @@ def creation(*paths: str, **more: Any) -> CreateTable:
     adds = [
         Add(path=one, partition_values={}, size=1, modification_time=0, data_change=True) for one in paths
     ]
-    schema = schema_text(days("1"))
+    schema = write_schema_text(days("1"))
     return CreateTable(key=Key("t"), schema=schema, actions=write_commit(adds).decode(), **more)
 
 
@@ -210,10 +210,10 @@ def test_what_would_break_the_table_is_told_by_its_line(lake: Lake) -> None:
     with pytest.raises(InvalidContent, match="line 2, add"):
         lake.do(creation("a", "a"))
     with pytest.raises(InvalidRequest, match=r"(invalid commit to 't'|cannot be encoded): .*surrogates"):
-        lake.catalogue.do(CreateTable(key=Key("t"), schema=schema_text(days()), actions="\ud800"))
+        lake.catalogue.do(CreateTable(key=Key("t"), schema=write_schema_text(days()), actions="\ud800"))
     body = ActionsFile(name="_penstock/bodies/none.json", size=1, sha256=hashlib.sha256(b"").digest())
     with pytest.raises(InvalidRequest, match=r"none\.json, which does not exist"):
-        lake.do(CreateTable(key=Key("t"), schema=schema_text(days()), actions=body))
+        lake.do(CreateTable(key=Key("t"), schema=write_schema_text(days()), actions=body))
     assert not lake.table("t").exists
 
 

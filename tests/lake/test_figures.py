@@ -189,7 +189,7 @@ def counted(tmp_path: Path) -> Iterator[Lake]:
         lake.branch("secret").create().put("hidden", IcebergTable(metadata_location="s3://x/4"))
         lake.finish_background()
         assert isinstance(lake.catalogue, Embedded)
-        lake.catalogue.count_requests = lambda: count_requests(endpoint.text())
+        lake.catalogue.count_requests = lambda: count_requests(endpoint.render_metrics())
         yield lake
 
 

@@ -202,14 +202,14 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
         lake.table("other").append(ROWS)
         lake.finish_background()
         assert isinstance(lake.catalogue, Embedded)
-        assert plugin_of(lake.catalogue, DeltaPlugin).parts.publisher.backlog() == ()
+        assert plugin_of(lake.catalogue, DeltaPlugin).parts.publisher.list_unpublished() == ()
     assert sorted(location.rglob("*")) == before, "nothing was written there"
 
 
 CLOSED = [
     (Publisher, "_publish", add_delta),
     (CheckpointMaintenance, "_maintain", add_delta),
-    (RefFiles, "have", add_lance),
+    (RefFiles, "update_files", add_lance),
 ]
 
 

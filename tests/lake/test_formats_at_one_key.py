@@ -30,8 +30,8 @@ def write(lake: Lake, branch: str, kind: str) -> None:
 
 def kept_intents(lake: Lake, branch: str) -> set[str]:
     """The formats that a branch's newest commit names at the key."""
-    commit = lake.kernel.objects.commit(bytes.fromhex(lake.branch(branch).head))
-    found = lake.kernel.objects.intents(commit)
+    commit = lake.kernel.objects.get_commit(bytes.fromhex(lake.branch(branch).head))
+    found = lake.kernel.objects.read_intents(commit)
     return {one.format for one in found if Key.decode(one.key) == Key.parse(KEY)}
 
 

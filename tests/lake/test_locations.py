@@ -9,7 +9,7 @@ from penstock import DeltaTable, FilesTable, IcebergTable, Key, KeyMerge, LanceT
 from penstock.errors import LocationRefused
 from penstock.lake.lake import Lake
 from penstock.model.content import ManagedTable
-from penstock.storage.locations import without_secrets
+from penstock.storage.locations import hide_secrets
 from tests.queue.hooks import everything, table
 
 
@@ -97,7 +97,7 @@ def test_a_managed_table_outside_of_all_roots_is_refused_by_name(lake: Lake, loc
                 Put(Key("a", "t"), DeltaTable(location=location)),
             ]
         )
-    assert caught.value.details["location"] == without_secrets(location)
+    assert caught.value.details["location"] == hide_secrets(location)
     assert everything(lake.kernel.store) == before
 
 

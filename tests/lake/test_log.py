@@ -174,14 +174,14 @@ def test_pages_of_a_log_with_all_parents_cost_what_the_log_costs(
             dev.put(f"dev{number}-{each}", table(), author="dev")
         lake.merge(f"dev{number}", "main")
     steps = 0
-    read = History.link
+    read = History.read_ancestor
 
     def link(history: History, one: bytes) -> Any:
         nonlocal steps
         steps += 1
         return read(history, one)
 
-    monkeypatch.setattr(History, "link", link)
+    monkeypatch.setattr(History, "read_ancestor", link)
     shown = lake.log(all_parents=True, limit=None, **chosen)
     whole, steps = steps, 0
     pages: list[Commit] = []
@@ -340,13 +340,13 @@ def test_going_on_with_all_parents_after_a_commit_that_is_not_in_the_log_reads_n
     lake.branch("dev").create(at="main~3")
     elsewhere = lake.branch("dev").put("d", table()).id
     read: set[bytes] = set()
-    reading = History.link
+    reading = History.read_ancestor
 
     def link(history: History, one: bytes) -> Any:
         read.add(one)
         return reading(history, one)
 
-    monkeypatch.setattr(History, "link", link)
+    monkeypatch.setattr(History, "read_ancestor", link)
     with pytest.raises(InvalidRequest, match=elsewhere):
         lake.log("main", after=elsewhere, all_parents=True)
     assert len(read) <= 8

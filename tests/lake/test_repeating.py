@@ -153,7 +153,9 @@ def test_a_branch_that_was_made_before_the_store_fell_silent_is_not_said_to_be_m
     # The lake's row is read before, and once more when the new name is there.
     store.fail(Point.REFERENCE, Unavailable("away"), times=None, skip=1, name="@lake")
     with pytest.raises(OutcomeUnknown, match="'dev' was created, but it is not known"):
-        lake.kernel.references.create("dev", lake.branch().kind, lake.kernel.references.get("main").head)
+        lake.kernel.references.create_reference(
+            "dev", lake.branch().kind, lake.kernel.references.get_reference("main").head
+        )
 
 
 @pytest.mark.parametrize(

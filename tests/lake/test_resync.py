@@ -799,7 +799,7 @@ def own_versions_of_lance(place: Path, *numbers: int) -> Callable[[Lake], None]:
         newest = Path(location_of(lake, "lance")) / "_versions" / f"{2**64 - 1 - 2}.manifest"
         aside = newest.rename(place.parent / newest.name)  # until the lake has written its own
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(ManifestChains, "put", fail)
+            patched.setattr(ManifestChains, "put_manifest", fail)
             for number in numbers:
                 lake.table("a.v").append(rows(number))
             lake.close()
@@ -867,7 +867,7 @@ def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyP
         there = location / "_versions" / f"{2**64 - 1 - 2}.manifest"
         data = there.read_bytes()
         there.unlink()
-        patched, name = ManifestChains, "put"
+        patched, name = ManifestChains, "put_manifest"
     real = getattr(patched, name)
 
     def late(*given: Any, **named: Any) -> Any:

@@ -19,7 +19,7 @@ from penstock.lake.suggestion import NAMES_MAX, add_suggestion
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.operations import Put
-from penstock.model.similar_names import LISTED_MAX, closest_name, describe_names
+from penstock.model.similar_names import LISTED_MAX, describe_names, find_closest_name
 from tests.server.access import ROOT, guarded, new_lake, put
 
 
@@ -127,4 +127,4 @@ def test_a_message_lists_some_of_very_many_names() -> None:
     assert told.startswith("; did you mean 'column_7'? There are column_0, ")
     assert told.endswith(f" and {300 - LISTED_MAX} more")
     assert describe_names("x", []) == "; there are none"
-    assert closest_name("AMOUNT", ["id", "amount"]) == "amount"
+    assert find_closest_name("AMOUNT", ["id", "amount"]) == "amount"

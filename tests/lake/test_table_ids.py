@@ -163,18 +163,18 @@ def test_an_id_is_known_whose_transaction_lands_while_references_are_read(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transaction lands, and ends, between the first kind of reference that is read and the next."""
-    landing, every = ExitStack(), References.all
+    landing, every = ExitStack(), References.list_all_references
     transaction = landing.enter_context(lake.transaction())
     transaction.write(rows(7), "hr.pay")
     identity = transaction.table("hr.pay").get_commits().id
 
     def overtaken(references: References, kind: Kind, *given: Any) -> Iterator[Reference]:
-        monkeypatch.setattr(References, "all", every)
+        monkeypatch.setattr(References, "list_all_references", every)
         found = list(every(references, kind, *given))
         landing.close()
         return iter(found)
 
-    monkeypatch.setattr(References, "all", overtaken)
+    monkeypatch.setattr(References, "list_all_references", overtaken)
     assert lake.kernel.known_tables.is_known(identity)
 
 
@@ -265,7 +265,7 @@ def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_
 
 BEFORE_SENT = {
     "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.of",
-    "lance": "penstock.formats.lance.ownership.Ownership.claim",
+    "lance": "penstock.formats.lance.ownership.Ownership.claim_table",
 }
 
 
@@ -347,7 +347,7 @@ CREATIONS: dict[str, Callable[[str], Call[Any]]] = {
     [
         ("delta", DeltaTableStore, "find_outcome"),
         ("delta at a place", DeltaTableStore, "find_outcome"),
-        *((by, KnownTables, name) for by in CREATIONS for name in ("reserve", "require_unknown")),
+        *((by, KnownTables, name) for by in CREATIONS for name in ("reserve_id", "require_unknown")),
     ],
 )
 def test_a_creation_that_was_sent_twice_and_has_landed_gets_its_own_table_for_an_answer(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.lance.lake.unpacked_sizes import UnreadableRows, unpacked_size
+from penstock.formats.lance.lake.unpacked_sizes import UnreadableRows, measure_unpacked_size
 
 TABLES = {
     "numbers": pa.table(
@@ -40,9 +40,9 @@ def written(rows: pa.Table, compression: str | None, *, is_file: bool = False) -
 @pytest.mark.parametrize("name", TABLES)
 def test_packed_rows_are_as_large_as_those_that_are_not_packed(name: str, is_file: bool) -> None:
     rows = TABLES[name]
-    plain = unpacked_size(written(rows, None, is_file=is_file))
-    assert unpacked_size(written(rows, "zstd", is_file=is_file)) == plain
-    assert unpacked_size(written(rows, "lz4", is_file=is_file)) == plain
+    plain = measure_unpacked_size(written(rows, None, is_file=is_file))
+    assert measure_unpacked_size(written(rows, "zstd", is_file=is_file)) == plain
+    assert measure_unpacked_size(written(rows, "lz4", is_file=is_file)) == plain
     assert plain >= rows.get_total_buffer_size() * 0.9 or plain >= rows.nbytes
 
 
@@ -55,7 +55,7 @@ def test_a_batch_that_a_file_names_twice_counts_twice() -> None:
     assert len(starts) == 1, "the footer names each batch once"
     twice = data.replace(block(data, 1), block(data, 0))
     assert pa.ipc.open_file(twice).read_all()["id"].to_pylist() == [7] * 800
-    assert unpacked_size(twice) == unpacked_size(data) == 6400
+    assert measure_unpacked_size(twice) == measure_unpacked_size(data) == 6400
 
 
 def block(data: bytes, number: int) -> bytes:
@@ -77,4 +77,4 @@ def test_bytes_that_are_no_rows_are_refused_or_counted(junk: bytes, place: int, 
     spoilt[place % len(spoilt)] = value
     for data in (junk, b"ARROW1" + junk, bytes(spoilt)):
         with suppress(UnreadableRows):
-            assert unpacked_size(data) >= 0
+            assert measure_unpacked_size(data) >= 0

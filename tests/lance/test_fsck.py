@@ -16,10 +16,10 @@ from penstock.formats.lance.state import (
     LanceTableVersion,
     OwnTag,
     apply_changes,
-    state_of,
-    tag_key,
-    version_key,
-    with_state,
+    decode_state,
+    encode_state_into_table,
+    encode_tag_key,
+    encode_version_key,
 )
 from penstock.kernel.objects import PendingObjects
 from penstock.lake.lake import Lake
@@ -46,27 +46,27 @@ def test_a_sound_table_has_no_flaws(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({tag_key("t"): OwnTag(version=9)}, "a tag 't' of version 9"),
+        ({encode_tag_key("t"): OwnTag(version=9)}, "a tag 't' of version 9"),
         (
-            {version_key("dev", 1): LanceTableVersion(sha256=b"0" * 32)},
+            {encode_version_key("dev", 1): LanceTableVersion(sha256=b"0" * 32)},
             "of branch 'dev', which it does not have",
         ),
-        ({version_key("", 2): LanceTableVersion(sha256=b"short")}, "without a size and hash"),
+        ({encode_version_key("", 2): LanceTableVersion(sha256=b"short")}, "without a size and hash"),
         (
-            {version_key("", 2): LanceTableVersion(chain="elsewhere/", sha256=b"0" * 32)},
+            {encode_version_key("", 2): LanceTableVersion(chain="elsewhere/", sha256=b"0" * 32)},
             "which is not a version chain",
         ),
-        ({version_key("", 2): OwnTag(version=1)}, "whose kind does not match"),
+        ({encode_version_key("", 2): OwnTag(version=1)}, "whose kind does not match"),
     ],
     ids=["tag-of-nothing", "branch-of-nothing", "no-hash", "no-chain", "another-kind"],
 )
 def test_an_entry_that_leads_nowhere_is_told(lake: Lake, changes: Changes, said: str) -> None:
     content = content_of(lake)
     objects = PendingObjects(lake.kernel.objects)
-    state = state_of(content)
+    state = decode_state(content)
     wrong, blobs = apply_changes(objects, state, changes)
     objects.fresh.update(blobs)
-    bad = with_state(content, wrong)
+    bad = encode_state_into_table(content, wrong)
     assert [what for _, what in LanceCheck(objects).find_flaws("a", bad) if said in what]
 
 

@@ -170,7 +170,7 @@ def test_a_table_whose_newest_version_is_not_where_readers_look_is_not_listed_as
         def put(*_: Any) -> Any:
             raise Unavailable("storage is away")
 
-        now.setattr(ManifestChains, "put", put)
+        now.setattr(ManifestChains, "put_manifest", put)
         lance.write_dataset(rows(2), namespace_client=lake.lance(), table_id=["a"], mode="append")
         with pytest.raises(Unavailable, match="version 2 of 'a' could not be copied"):
             lake.export_lance(warehouse)

@@ -32,7 +32,7 @@ import penstock
 from penstock.errors import ForeignCommit
 from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.formats.lance.lake.namespace import PenstockNamespace
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -255,9 +255,9 @@ def test_a_reader_is_told_the_lakes_version_where_another_is_in_its_place(
         lake.finish_background()
         fragments = lance.fragment.write_fragments(rows([1]), str(folder), mode="append")
         manifest = _appended(folder, fragments)
-        foreign = folder / manifest_name("", "", 2)
+        foreign = folder / make_manifest_path("", "", 2)
         foreign.write_bytes(b"somebody else's")
-        path = folder / f"{manifest_name('', '', 2)}-ours"
+        path = folder / f"{make_manifest_path('', '', 2)}-ours"
         path.write_bytes(manifest)
         request = {"id": ITEMS, "version": 2, "manifest_path": str(path).lstrip("/")}
         namespace.create_table_version({**request, "manifest_size": len(manifest)})
@@ -276,7 +276,7 @@ def _appended(folder: Path, fragments: Any) -> bytes:
     copy = folder.with_name(f"{folder.name}-copy")
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.manifest-*"))
     lance.LanceDataset.commit(str(copy), lance.LanceOperation.Append(fragments), read_version=1)
-    return (copy / manifest_name("", "", 2)).read_bytes()
+    return (copy / make_manifest_path("", "", 2)).read_bytes()
 
 
 def test_a_version_that_belongs_to_no_chain_can_be_read_and_is_not_told(

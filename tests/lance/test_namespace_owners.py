@@ -15,7 +15,7 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 
 import penstock
 from penstock.errors import ManagedElsewhere
-from penstock.formats.lance.lake.folder_notes import DeregisteredNote, note_intended, stays
+from penstock.formats.lance.lake.folder_notes import DeregisteredNote, note_intended, read_deregistered_note
 from penstock.formats.lance.names import OWNER
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
@@ -70,10 +70,10 @@ def test_a_fork_may_drop_what_it_does_not_own(fork: tuple[Lake, str]) -> None:
 
 def test_a_fork_that_drops_a_table_leaves_what_its_owner_noted(fork: tuple[Lake, str]) -> None:
     lake, folder = fork
-    note_intended(lake.places.at(folder))
+    note_intended(lake.places.open_place(folder))
     for branch in ("dev", "main"):
         lake.branch(branch).drop("items")
-    assert stays(lake.places.at(folder)) is DeregisteredNote.INTENDED
+    assert read_deregistered_note(lake.places.open_place(folder)) is DeregisteredNote.INTENDED
 
 
 # -- letting go --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from lance_namespace.errors import (
 )
 
 from penstock.formats.lance.lake.namespace import PenstockNamespace
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
@@ -284,7 +284,7 @@ def test_a_transaction_reads_what_others_landed_where_it_stays(tmp_path: Path) -
             manifests = folder.glob("_staging/*/*.manifest")
             (staged,) = (one for one in manifests if not one.parent.name.startswith("apart-"))
             data = staged.read_bytes()
-    canonical = folder / manifest_name("", "", 2)
+    canonical = folder / make_manifest_path("", "", 2)
     canonical.unlink()  # as it is if the process dies before it promotes what has landed
     staged.parent.mkdir(parents=True, exist_ok=True)
     staged.write_bytes(data)

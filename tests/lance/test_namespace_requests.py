@@ -18,13 +18,13 @@ import penstock
 from penstock.errors import InvalidRequest
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance
 from penstock.formats.lance.lake.namespace import PenstockNamespace
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.lake.calls import ListEntries
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 from tests.lance.tables import ids_at, opened, rows, written
 
 
@@ -250,17 +250,17 @@ def test_a_place_outside_of_the_lakes_roots_is_refused(namespace: PenstockNamesp
 
 def staged(namespace: PenstockNamespace, table: str, version: int) -> dict[str, Any]:
     """A request for a version whose manifest says so: the newest one's rows, once more."""
-    from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+    from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
     from penstock.formats.lance.protobuf import ProtobufMessage
 
     dataset = opened(namespace, table)
     folder = Path(dataset.uri)
-    newest = Manifest.read((folder / manifest_name("", "", dataset.version)).read_bytes())
-    said = transaction(
-        ManifestOperation.OVERWRITE, dataset.version, f"{table}-{version}", ProtobufMessage.of(), {}
+    newest = Manifest.decode((folder / make_manifest_path("", "", dataset.version)).read_bytes())
+    said = make_transaction(
+        ManifestOperation.OVERWRITE, dataset.version, f"{table}-{version}", ProtobufMessage.from_fields(), {}
     )
-    data = newest.as_version(version, None, said, 1).pack()
-    path = folder / f"{manifest_name('', '', version)}-{table}"
+    data = newest.make_version(version, None, said, 1).encode()
+    path = folder / f"{make_manifest_path('', '', version)}-{table}"
     path.write_bytes(data)
     return {
         "id": [table],
@@ -411,8 +411,8 @@ def test_a_batch_of_everything_is_one_commit(lake: Lake, tables: PenstockNamespa
 def first_version(place: Path) -> dict[str, Any]:
     """A request for the first version of a table at a place, whose manifest and rows are there."""
     lance.write_dataset(rows([7]), str(place))
-    path = place / f"{manifest_name('', '', 1)}-first"
-    (place / manifest_name("", "", 1)).rename(path)
+    path = place / f"{make_manifest_path('', '', 1)}-first"
+    (place / make_manifest_path("", "", 1)).rename(path)
     size = path.stat().st_size
     return {"version": 1, "manifest_path": str(path).lstrip("/"), "manifest_size": size}
 
@@ -437,7 +437,7 @@ def test_a_batch_declares_a_table_at_a_place_and_writes_to_it(lake: Lake, tables
 
 def test_a_table_is_declared_with_an_id_and_written_to_in_one_commit(lake: Lake) -> None:
     identity = UUID("0188a5a0-0000-4000-8000-000000000001")
-    place = Path(own_place(lake.warehouse, identity))
+    place = Path(make_own_place(lake.warehouse, identity))
     create = first_version(place)
     done = lake.do(
         CommitLance(

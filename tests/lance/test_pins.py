@@ -15,8 +15,8 @@ import pytest
 
 import penstock
 from penstock.formats.lance.lake import pins
-from penstock.formats.lance.names import PINS, REFS_OF_TAGS, manifest_name
-from penstock.formats.lance.version_pins import pin_name
+from penstock.formats.lance.names import PINS, REFS_OF_TAGS, make_manifest_path
+from penstock.formats.lance.version_pins import make_pin_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.storage.places import Place
@@ -88,8 +88,8 @@ def test_a_version_is_pinned_before_anybody_sees_its_successor(
         assert pinned(lake) == [1, 2]
     lake.finish_background()
     for number in (1, 2, 3):
-        pin = made.index(f"{REFS_OF_TAGS}{pin_name('', number)}.json")
-        assert pin < made.index(manifest_name("", "", number + 1))
+        pin = made.index(f"{REFS_OF_TAGS}{make_pin_name('', number)}.json")
+        assert pin < made.index(make_manifest_path("", "", number + 1))
 
 
 def test_pins_go_when_nothing_is_at_their_versions_any_more(lake: Lake, clock: LateClock) -> None:

@@ -116,7 +116,7 @@ def test_all_that_versions_are_made_of_stays(lake: Lake, clock: LateClock) -> No
     written(namespace, "a", ids=[50])
     opened(namespace, "a").add_columns({"y": "id * 2"})
     opened(namespace, "a").optimize.compact_files()
-    numbers = [one.version for one in namespace.versions(Key("a"), None)]
+    numbers = [one.version for one in namespace.list_versions(Key("a"), None)]
     before, kept = [ids_at(namespace, "a", version=one) for one in numbers], files(place_of(lake, "a"))
     clock.days = OLD_DAYS
     assert swept(lake).data_files == 0
@@ -504,9 +504,9 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         waiting = iter(steps)
 
         class Stepping(RetainedTables):
-            def look(self) -> None:
+            def read_new_commits(self) -> None:
                 next(waiting, lambda: None)()
-                super().look()
+                super().read_new_commits()
 
         monkeypatch.setattr(sweep, "RetainedTables", Stepping)
 
@@ -699,7 +699,7 @@ class Story:
             for key in KEYS:
                 if self.lake.at(branch.name).get(key) is None:
                     continue
-                for one in namespace.versions(Key(key), None, limit=None):
+                for one in namespace.list_versions(Key(key), None, limit=None):
                     at = branch.name, key, one.version
                     found[at] = ids_at(namespace, key, version=one.version)
         return found

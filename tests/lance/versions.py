@@ -10,12 +10,12 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import CreateStep, DeclareStep, NumberedStep, Step, Steps, encode_steps
 from penstock.formats.lance.lake.services import LanceServices
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import move_to_folder
-from penstock.formats.lance.state import NAME, LanceVersionReader, state_of
+from penstock.formats.lance.state import NAME, LanceVersionReader, decode_state
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.lake.lazy_formats import LazyFormat
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
@@ -63,12 +63,12 @@ def stage(template: Path, location: Path, version: int) -> str:
 
 def stage_on_line(template: Path, location: Path, line: Path, version: int) -> str:
     """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
-    first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
-    said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), ProtobufMessage(), {})
-    moved = move_to_folder(first, str(location), str(line)).as_version(version, None, said, 0)
+    first = Manifest.decode((template / "_versions" / file_name(1)).read_bytes())
+    said = make_transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), ProtobufMessage(), {})
+    moved = move_to_folder(first, str(location), str(line)).make_version(version, None, said, 0)
     name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
     name.parent.mkdir(parents=True, exist_ok=True)
-    name.write_bytes(moved.pack())
+    name.write_bytes(moved.encode())
     return name.relative_to(location).as_posix()
 
 
@@ -114,7 +114,7 @@ class Tables:
         self.parts = LanceServices(self.kernel, self.places, lake)
         self.promoter = self.parts.promoter
         if store is None:
-            self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+            self.kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
 
     def close(self) -> None:
         self.parts.close(CLOSE_S)
@@ -145,13 +145,15 @@ class Tables:
         self.change(name, *steps, branch=branch)
 
     def content(self, name: str = "t", branch: str = "main") -> LanceTable:
-        head = self.kernel.references.get(branch).head
-        found = content_of(self.kernel.objects, self.kernel.state(head).get(Key(name).encode()))
+        head = self.kernel.references.get_reference(branch).head
+        found = read_content(self.kernel.objects, self.kernel.read_state(head).get(Key(name).encode()))
         assert isinstance(found, LanceTable)
         return found
 
     def newest(self, name: str = "t", branch: str = "main") -> int:
-        found = LanceVersionReader(self.kernel.objects, state_of(self.content(name, branch))).newest()
+        found = LanceVersionReader(
+            self.kernel.objects, decode_state(self.content(name, branch))
+        ).find_newest()
         return 0 if found is None else found[0]
 
     def settle(self, name: str = "t", timeout_s: float = 30.0) -> bool:

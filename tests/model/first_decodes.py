@@ -63,12 +63,12 @@ VALUE = {"part": {"slow": None, "number": 1}, "parts": [{"slow": None, "number":
 DATA = msgspec.json.encode(VALUE)
 PACKED = msgspec.msgpack.encode(VALUE)
 WAYS = {
-    "wire.json.read": lambda: json.read(DATA, Whole),
+    "wire.json.read_answer_json": lambda: json.read_answer_json(DATA, Whole),
     "wire.json.decode": lambda: json.decode(DATA, Whole),
     "wire.json.convert": lambda: json.convert(VALUE, Whole),
     "nessie.decode": lambda: CODEC.decode(DATA, Whole),
     "nessie.convert": lambda: CODEC.convert(VALUE, Whole),
-    "model.encoding.decoder": lambda: encoding.decoder(Whole).decode(PACKED),
+    "model.encoding.make_decoder": lambda: encoding.make_decoder(Whole).decode(PACKED),
 }
 
 armed = threading.Event()
@@ -79,8 +79,8 @@ watched = Watched(threading.RLock())
 
 def main(way: str) -> None:
     (
-        json._strict.of(Whole),
-        json._tolerant.of(Whole),
+        json._strict.find_json_type(Whole),
+        json._tolerant.find_json_type(Whole),
     )  # their twins have to be there before the table is filled
     decoders._filling = watched  # type: ignore[assignment, misc]
     watched.first, watched.second = (threading.Thread(target=work, args=(way,)) for _ in range(2))

@@ -23,10 +23,10 @@ from penstock.model.content import (
     Content,
     Namespace,
     Unknown,
-    content_bytes,
-    content_types,
     decode_content,
+    encode_checked_content,
     encode_content,
+    load_content_types,
 )
 from penstock.model.encoding import encode
 from penstock.model.keys import Key
@@ -82,7 +82,7 @@ def test_every_content_comes_back_as_it_was_stored(content: AnyContent) -> None:
     assert again == content
     assert type(again) is type(content)
     assert again.objects == content.objects
-    assert encode_content(again) == content_bytes(again) == data
+    assert encode_content(again) == encode_checked_content(again) == data
 
 
 def test_every_type_has_a_name_and_a_round_trip() -> None:
@@ -96,9 +96,9 @@ def test_every_type_has_a_name_and_a_round_trip() -> None:
         FilesTable(),
         Unknown(type_name="PAIMON_TABLE"),
     ]
-    assert {type(sample) for sample in samples} == set(content_types().values())
+    assert {type(sample) for sample in samples} == set(load_content_types().values())
     assert [decode_content(encode_content(sample)) for sample in samples] == samples
-    assert all(content_types()[sample.type] is type(sample) for sample in samples[:-1])
+    assert all(load_content_types()[sample.type] is type(sample) for sample in samples[:-1])
     assert samples[-1].type == "PAIMON_TABLE"
 
 
@@ -123,7 +123,7 @@ def test_a_type_of_a_newer_version_is_kept_byte_for_byte(identity: UUID | None) 
     assert isinstance(content, Unknown)
     assert content.id == identity
     assert content.type == "UNKNOWN"
-    assert encode_content(content) == content_bytes(content) == data
+    assert encode_content(content) == encode_checked_content(content) == data
 
 
 class _NewerVersion(Request):
@@ -149,27 +149,27 @@ def test_a_newer_versions_content_passes_through_rename_diff_and_merge_untouched
     commit(kernel, "main", puts(other=1))
     before = head(kernel)
     branch(kernel, "dev")
-    kernel.submit("dev", _NewerVersion(key.encode(), data))
+    kernel.submit_request("dev", _NewerVersion(key.encode(), data))
     content = state(kernel, "dev")[key]
-    assert content_bytes(content) == data
+    assert encode_checked_content(content) == data
 
     commit(kernel, "dev", [Delete(key), Put(renamed, content)])
-    assert content_bytes(state(kernel, "dev")[renamed]) == data
+    assert encode_checked_content(state(kernel, "dev")[renamed]) == data
 
     kernel.merge(head(kernel, "dev"), "main", CommitMeta(), MergeOptions())
     cold = reopened(kernel)
-    assert content_bytes(state(cold)[renamed]) == data
-    ((stored, (was, now)),) = cold.diff(before, head(cold)).items()
+    assert encode_checked_content(state(cold)[renamed]) == data
+    ((stored, (was, now)),) = cold.diff_commits(before, head(cold)).items()
     assert (stored, was) == (renamed.encode(), None)
     assert now is not None
-    assert cold.objects.read(now) == data
+    assert cold.objects.read_value(now) == data
 
 
 def test_a_newer_versions_content_can_be_put_by_this_version_if_it_has_no_id_yet() -> None:
     kernel = new_kernel()
     content = decode_content(_newer(None))
     commit(kernel, "main", [Put(Key("t"), content)])
-    assert kernel.state(head(kernel)).get(b"t") == _newer(None)
+    assert kernel.read_state(head(kernel)).get(b"t") == _newer(None)
 
 
 def test_a_newer_versions_content_is_as_limited_in_size_as_any() -> None:

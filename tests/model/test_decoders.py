@@ -41,7 +41,7 @@ def test_threads_share_the_decoder_of_a_type() -> None:
 
     def work() -> None:
         ready.wait()
-        made.append((decoders.json_decoder(Value), decoders.msgpack_decoder(Value)))
+        made.append((decoders.get_json_decoder(Value), decoders.get_msgpack_decoder(Value)))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for one in threads:
@@ -58,9 +58,9 @@ def test_a_type_that_cannot_be_decoded_says_so_each_time() -> None:
 
     for _ in range(2):
         with pytest.raises(TypeError, match="more than one array-like"):
-            decoders.json_decoder(Wrong)
+            decoders.get_json_decoder(Wrong)
         with pytest.raises(TypeError, match="more than one array-like"):
-            decoders.convert({}, Wrong)
+            decoders.convert_value({}, Wrong)
 
 
 def test_a_process_that_is_forked_can_make_decoders() -> None:
@@ -69,7 +69,7 @@ def test_a_process_that_is_forked_can_make_decoders() -> None:
 
     child = os.fork()
     if child == 0:
-        os._exit(decoders.json_decoder(Value).decode(b'{"number":7}').number)
+        os._exit(decoders.get_json_decoder(Value).decode(b'{"number":7}').number)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
 

@@ -15,11 +15,11 @@ from penstock.kernel.description import FORMAT_VERSION
 from penstock.kernel.format import Formats
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
-from penstock.kernel.reflog import receipt_id
+from penstock.kernel.reflog import make_receipt_id
 from penstock.kernel.request import RequestTerms
 from penstock.model.commits import EMPTY_COMMIT_ID, CommitMeta
 from penstock.model.content import decode_content, encode_content
-from penstock.model.encoding import NO_COMMIT, decoder, encode, object_id
+from penstock.model.encoding import NO_COMMIT, encode, hash_object, make_decoder
 from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT, decode_intents, decode_object
 from penstock.model.operations import Delete, Put, Unchanged
@@ -195,20 +195,20 @@ def test_an_object_has_its_bytes_and_its_id(name: str) -> None:
     data = bytes.fromhex(OBJECTS[name])
     assert encode(value) == data
     assert decode_object(data) == value
-    assert object_id(data).hex() == IDS[name] == hashlib.sha256(data).hexdigest()
+    assert hash_object(data).hex() == IDS[name] == hashlib.sha256(data).hexdigest()
 
 
 @pytest.mark.parametrize("name", golden.ROWS)
 def test_a_row_has_its_bytes(name: str) -> None:
     value = golden.ROWS[name]
     assert encode(value).hex() == ROWS[name]
-    assert decoder(type(value)).decode(bytes.fromhex(ROWS[name])) == value
+    assert make_decoder(type(value)).decode(bytes.fromhex(ROWS[name])) == value
 
 
 @pytest.mark.parametrize("name", OLDER_ROWS)
 def test_a_row_of_an_older_release_is_read(name: str) -> None:
     value = golden.ROWS[name]
-    assert decoder(type(value)).decode(bytes.fromhex(OLDER_ROWS[name])) == value
+    assert make_decoder(type(value)).decode(bytes.fromhex(OLDER_ROWS[name])) == value
 
 
 def test_intents_have_their_bytes() -> None:
@@ -237,7 +237,7 @@ def test_a_tree_has_its_root(size: int) -> None:
 
 def test_receipts_are_where_they_were() -> None:
     """Else the requests of the last days could be repeated under their keys without being recognised."""
-    assert [receipt_id(b"\x33" * 16, "request", number).hex() for number in (0, 1)] == RECEIPTS
+    assert [make_receipt_id(b"\x33" * 16, "request", number).hex() for number in (0, 1)] == RECEIPTS
 
 
 def test_a_request_is_told_by_the_same_digest_as_before() -> None:

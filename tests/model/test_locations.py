@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import LocationRefused
-from penstock.storage.locations import check_under, is_under, normalise
+from penstock.storage.locations import check_under, is_under, normalise_location
 
 ROOTS = ("s3://lake/warehouse", "/data/lake", "gs://other/a/b/")
 
@@ -112,7 +112,7 @@ def test_a_location_that_is_not_text_is_refused(location: Any) -> None:
 )
 def test_a_place_below_a_root_is_allowed_and_has_one_spelling(location: str, normal: str) -> None:
     assert check_under(location, ROOTS) == normal
-    assert normalise(normal) == normal
+    assert normalise_location(normal) == normal
 
 
 @pytest.mark.parametrize(

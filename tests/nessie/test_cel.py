@@ -18,15 +18,15 @@ from penstock.errors import InvalidRequest
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.server.nessie import cel
-from penstock.server.nessie.cel import filter_for
+from penstock.server.nessie.cel import compile_filter
 from penstock.server.nessie.cel_bindings import (
     FilterKind,
     KeyFacts,
     ReferencePosition,
-    commit_item,
-    difference_item,
-    entry_item,
-    reference_item,
+    bind_commit,
+    bind_difference,
+    bind_entry,
+    bind_reference,
 )
 
 COMPUTING_MAX_S = 5.0
@@ -51,18 +51,18 @@ OPERATIONS = (
     KeyFacts(Key("sales", "orders.v2"), "ICEBERG_TABLE", "id-1", "PUT"),
     KeyFacts(Key("old"), operation="DELETE"),
 )
-A_COMMIT = commit_item(COMMIT, OPERATIONS)
-AN_ENTRY = entry_item(Key("sales", "2026.11", "orders"), "ICEBERG_TABLE")
-A_BRANCH = reference_item(
+A_COMMIT = bind_commit(COMMIT, OPERATIONS)
+AN_ENTRY = bind_entry(Key("sales", "2026.11", "orders"), "ICEBERG_TABLE")
+A_BRANCH = bind_reference(
     "BRANCH", "dev", "ab" * 32, ReferencePosition(commit=COMMIT, ahead=2, behind=0, total=3)
 )
-A_BARE_TAG = reference_item("TAG", "v1", "ab" * 32)
+A_BARE_TAG = bind_reference("TAG", "v1", "ab" * 32)
 
 ITEMS: dict[FilterKind, Mapping[str, Any]] = {
     "commits": A_COMMIT,
     "entries": AN_ENTRY,
     "references": A_BRANCH,
-    "diff": difference_item(Key("sales", "orders")),
+    "diff": bind_difference(Key("sales", "orders")),
 }
 
 TRUE_OF_THE_COMMIT = [
@@ -101,8 +101,8 @@ TRUE_OF_THE_COMMIT = [
 
 @pytest.mark.parametrize("expression", TRUE_OF_THE_COMMIT)
 def test_an_expression_means_what_the_language_says(expression: str) -> None:
-    assert filter_for("commits", expression)(A_COMMIT) is True
-    assert filter_for("commits", f"!({expression.partition('  //')[0]})")(A_COMMIT) is False
+    assert compile_filter("commits", expression)(A_COMMIT) is True
+    assert compile_filter("commits", f"!({expression.partition('  //')[0]})")(A_COMMIT) is False
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_an_expression_means_what_the_language_says(expression: str) -> None:
     ],
 )
 def test_each_kind_of_list_has_its_variables(kind: FilterKind, expression: str) -> None:
-    assert filter_for(kind, expression)(ITEMS[kind])
+    assert compile_filter(kind, expression)(ITEMS[kind])
 
 
 def test_a_reference_without_metadata_has_an_empty_commit() -> None:
     expression = "commit.message == '' && commit.author == null && refMeta.numTotalCommits == null"
-    assert filter_for("references", f"{expression} && ref.metadata == null")(A_BARE_TAG)
+    assert compile_filter("references", f"{expression} && ref.metadata == null")(A_BARE_TAG)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_reference_without_metadata_has_an_empty_commit() -> None:
 )
 def test_a_wrong_expression_is_refused_and_named(kind: FilterKind, expression: str, why: str) -> None:
     with pytest.raises(InvalidRequest, match="filter") as refused:
-        filter_for(kind, expression)(ITEMS[kind])
+        compile_filter(kind, expression)(ITEMS[kind])
     assert why in refused.value.message
     assert repr(expression) in refused.value.message
 
@@ -173,7 +173,7 @@ def test_a_wrong_expression_is_refused_and_named(kind: FilterKind, expression: s
 def test_an_expression_that_could_cost_too_much_is_refused_at_once(expression: str, why: str) -> None:
     start = time.thread_time()
     with pytest.raises(InvalidRequest, match="filter") as refused:
-        filter_for("commits", expression)(A_COMMIT)
+        compile_filter("commits", expression)(A_COMMIT)
     assert why in refused.value.message
     assert time.thread_time() - start < COMPUTING_MAX_S
 
@@ -181,7 +181,7 @@ def test_an_expression_that_could_cost_too_much_is_refused_at_once(expression: s
 def _with_operations(count: int, elements: int = 20) -> Mapping[str, Any]:
     parents = ("element",) * (elements - 1)
     puts = [KeyFacts(Key(*parents, f"t{n}"), "UDF", f"id-{n}", "PUT") for n in range(count)]
-    return commit_item(COMMIT, puts)
+    return bind_commit(COMMIT, puts)
 
 
 THOUSAND = _with_operations(1_000)
@@ -222,7 +222,7 @@ def test_an_expression_that_multiplies_what_it_is_given_is_refused(expression: s
     for item in (THOUSAND, LARGEST):
         start = time.thread_time()
         with pytest.raises(InvalidRequest, match=r"costs too much|supported|constants only|cannot"):
-            filter_for("commits", expression)(item)
+            compile_filter("commits", expression)(item)
         assert time.thread_time() - start < COMPUTING_MAX_S
 
 
@@ -244,11 +244,11 @@ def test_an_expression_that_multiplies_what_it_is_given_is_refused(expression: s
     ],
 )
 def test_the_filters_in_use_work_for_the_largest_commits(expression: str, holds: bool) -> None:
-    assert filter_for("commits", expression)(LARGEST) is holds
+    assert compile_filter("commits", expression)(LARGEST) is holds
 
 
 def test_lists_are_put_together_from_some_hundred_operations() -> None:
-    keep = filter_for("commits", "operations.filter(op, op.type == 'PUT').exists(op, op.name == 't299')")
+    keep = compile_filter("commits", "operations.filter(op, op.type == 'PUT').exists(op, op.name == 't299')")
     assert keep(_with_operations(300))
     with pytest.raises(InvalidRequest, match=r"costs too much with 1000 operations; operations\.exists"):
         keep(THOUSAND)
@@ -261,19 +261,19 @@ def test_lists_are_put_together_from_some_hundred_operations() -> None:
 )
 def test_a_loop_in_pieces_comes_to_the_same_as_in_one_go(count: int, loop: str, body: str) -> None:
     item = _with_operations(count, elements=2)
-    in_pieces = filter_for("commits", f"operations.{loop}(op, {body})")
-    in_one_go = filter_for("commits", f"(operations).{loop}(op, {body})")
+    in_pieces = compile_filter("commits", f"operations.{loop}(op, {body})")
+    in_one_go = compile_filter("commits", f"(operations).{loop}(op, {body})")
     assert in_pieces(item) is in_one_go(item)
 
 
 def test_a_failure_inside_of_a_loop_is_told_like_any_other() -> None:
     for operations in ("operations", "(operations)"):
         with pytest.raises(InvalidRequest, match="refused: division by zero"):
-            filter_for("commits", f"{operations}.all(op, op.name == 't70' ? 1 / 0 == 1 : true)")(THOUSAND)
+            compile_filter("commits", f"{operations}.all(op, op.name == 't70' ? 1 / 0 == 1 : true)")(THOUSAND)
 
 
 def test_a_loop_over_many_operations_stops_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = filter_for("commits", "operations.exists(op, op.keyElements.exists(e, e == 'none'))")
+    keep = compile_filter("commits", "operations.exists(op, op.keyElements.exists(e, e == 'none'))")
     assert not keep(LARGEST)
     monkeypatch.setattr(cel, "EVALUATION_MAX_S", 0.02)
     with pytest.raises(InvalidRequest, match="takes longer"):
@@ -282,13 +282,13 @@ def test_a_loop_over_many_operations_stops_in_time(monkeypatch: pytest.MonkeyPat
 
 def test_patterns_over_many_operations_stop_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cel, "EVALUATION_MAX_S", 0.02)
-    many = commit_item(COMMIT, [KeyFacts(Key("a", f"t{n}"), "UDF", "", "PUT") for n in range(5_000)])
+    many = bind_commit(COMMIT, [KeyFacts(Key("a", f"t{n}"), "UDF", "", "PUT") for n in range(5_000)])
     with pytest.raises(InvalidRequest, match="takes longer"):
-        filter_for("commits", r"operations.exists(op, op.key.matches('^x\\w{100}$'))")(many)
+        compile_filter("commits", r"operations.exists(op, op.key.matches('^x\\w{100}$'))")(many)
 
 
 def test_a_filter_that_runs_too_long_over_all_items_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = filter_for("commits", "commit.author == 'Ada'")
+    keep = compile_filter("commits", "commit.author == 'Ada'")
     assert keep(A_COMMIT)
     monkeypatch.setattr(cel, "FILTER_MAX_S", 0.0)
     with pytest.raises(InvalidRequest, match="takes longer"):
@@ -299,14 +299,14 @@ def test_an_expression_is_read_once_however_many_commits_it_is_asked_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expression = "commit.author == 'Ada' && operations.exists(op, op.name == 'none')"
-    assert not filter_for("commits", expression)(A_COMMIT)
+    assert not compile_filter("commits", expression)(A_COMMIT)
 
     def read_again(text: str, _: str) -> None:
         pytest.fail(f"{text} was read before")
 
-    monkeypatch.setattr(cel, "_compile", read_again)
+    monkeypatch.setattr(cel, "_compile_expression", read_again)
     for _ in range(2):
-        keep = filter_for("commits", expression)
+        keep = compile_filter("commits", expression)
         assert not any(keep(A_COMMIT) for _ in range(250))
 
 
@@ -315,8 +315,8 @@ def test_threads_share_a_script() -> None:
     wrong: list[str] = []
 
     def run(name: str) -> None:
-        item = entry_item(Key("n", name), "UDF")
-        keep = filter_for("entries", "entry.name == 't1' || entry.name == 't2'")
+        item = bind_entry(Key("n", name), "UDF")
+        keep = compile_filter("entries", "entry.name == 't1' || entry.name == 't2'")
         barrier.wait()
         wrong.extend(name for _ in range(200) if keep(item) != (name in ("t1", "t2")))
 
@@ -346,7 +346,7 @@ WORDS = st.sampled_from(
 @example("\ud800")
 def test_no_text_does_harm(expression: str) -> None:
     with suppress(InvalidRequest):
-        assert filter_for("commits", expression)(A_COMMIT) in (True, False)
+        assert compile_filter("commits", expression)(A_COMMIT) in (True, False)
 
 
 @st.composite
@@ -384,10 +384,10 @@ def conditions(draw: st.DrawFn, depth: int = 3, names: tuple[str, ...] = ()) -> 
 @example("operations.map(x, x).map(x, x).map(x, x) != [1]", 300)
 @example("operations.all(x, operations.all(y, x in operations))", 60)
 def test_whatever_is_accepted_ends_soon_and_takes_little_memory(expression: str, count: int) -> None:
-    item = commit_item(COMMIT, THOUSAND["operations"][:count])
+    item = bind_commit(COMMIT, THOUSAND["operations"][:count])
     before_kib = getrusage(RUSAGE_SELF).ru_maxrss
     start = time.thread_time()
     with suppress(InvalidRequest):
-        filter_for("commits", expression)(item)
+        compile_filter("commits", expression)(item)
     assert time.thread_time() - start < COMPUTING_MAX_S
     assert getrusage(RUSAGE_SELF).ru_maxrss - before_kib < 100 * 1024

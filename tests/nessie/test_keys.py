@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidKey
 from penstock.model.keys import Key
-from penstock.server.nessie.keys import name_key, read_key, write_separated_key
+from penstock.server.nessie.keys import quote_key, read_key, write_separated_key
 
 telling = st.text(st.sampled_from("a.*/\\%{}[ \u00e9\U0001f600"), min_size=1, max_size=5)
 plain = st.text(st.sampled_from("ab*{}[-_ \u00e9"), min_size=1, max_size=5)
@@ -45,7 +45,7 @@ def test_a_key_reads_back_as_older_clients_write_it(key: Key) -> None:
 @quick
 @given(keys(plain))
 def test_a_plain_key_is_its_elements_with_dots_between_them(key: Key) -> None:
-    assert write_key(key) == name_key(key) == ".".join(key)
+    assert write_key(key) == quote_key(key) == ".".join(key)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from penstock.server.nessie.revisions import (
     check_name,
     parse_body,
     parse_path,
-    resolve,
+    resolve_revision,
     resolve_target,
 )
 
@@ -50,7 +50,7 @@ def put(lake: Lake, branch: str, name: str) -> None:
 
 def messages(lake: Lake, text: str) -> str:
     """The message of the commit that a path names; ``empty`` for the empty lake."""
-    place = resolve(lake.catalogue, parse_path(text, lake.catalogue, "ref"))
+    place = resolve_revision(lake.catalogue, parse_path(text, lake.catalogue, "ref"))
     return "empty" if place.commit == EMPTY_COMMIT_ID else lake.show(place.commit).message
 
 

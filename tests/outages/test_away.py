@@ -16,7 +16,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake, open_lake
 from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.metrics.memory import Metrics
 from penstock.server import health, writability
 from penstock.server.access import TokenGate
@@ -72,10 +72,10 @@ def has_created(lake: Lake, branch: str) -> bool:
 def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
     lake: Lake, proxy: Proxy
 ) -> None:
-    text, call = new_token("etl", ["write"])
+    text, call = make_token("etl", ["write"])
     lake.catalogue.do(call)
     readiness = Readiness(lake.catalogue)
-    readiness.require()
+    readiness.require_ready()
     with local(lake.catalogue, [NATIVE], gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
         remote = RemoteCatalogue(server.url, text, QUICK)
         behind = Lake(remote, author="ada")
@@ -90,10 +90,10 @@ def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
             behind.branch("test").create()
         assert there.value.message == "the lake's database cannot be used at the moment"
         with pytest.raises(Unavailable, match="the lake's database cannot be used at the moment"):
-            readiness.require()
+            readiness.require_ready()
         proxy.accept()
         wait_until(lambda: has_created(behind, "test"))
-        readiness.require()
+        readiness.require_ready()
         behind.close()
 
 
@@ -133,11 +133,11 @@ def lake_without_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_object_storage_that_is_away_is_told_apart_from_the_database(lake_without_storage: Lake) -> None:
     lake = lake_without_storage
     readiness = Readiness(lake.catalogue)
-    readiness.require()
+    readiness.require_ready()
     with pytest.raises(Unavailable, match="s3://bucket does not answer") as away:
         lake.create_table("a.t", data=pa.table({"x": [1]}))
     assert away.value.details["part"] == "storage"
-    readiness.note(away.value)
+    readiness.note_error(away.value)
     with pytest.raises(Unavailable, match="the lake's storage of tables cannot be used at the moment"):
-        readiness.require()
-    readiness.require(writes=False)
+        readiness.require_ready()
+    readiness.require_ready(writes=False)

@@ -16,7 +16,7 @@ from penstock.errors import OutcomeUnknown, StorageFull
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake, open_lake
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import TRIES
 from penstock.server import health, writability
@@ -174,7 +174,7 @@ def test_clients_of_a_server_are_told_at_once_and_only_administrators_where(
     gate = TokenGate(RedactingCatalogue(lake.catalogue))
     tokens = {}
     for name, grant in (("etl", "write"), ("root", "admin")):
-        tokens[name], call = new_token(name, [grant])
+        tokens[name], call = make_token(name, [grant])
         lake.catalogue.do(call)
     with local(lake.catalogue, [NATIVE], gate=gate) as server:
         small_disk.fill()
@@ -206,13 +206,13 @@ def test_a_server_is_not_ready_while_its_database_has_no_room(
     lake: Lake, small_disk: SmallDisk, looks_at_once: None
 ) -> None:
     readiness = Readiness(lake.catalogue)
-    readiness.require()
+    readiness.require_ready()
     small_disk.fill()
     with pytest.raises(StorageFull, match="the lake's database has no room left"):
-        readiness.require()
-    readiness.require(writes=False)
+        readiness.require_ready()
+    readiness.require_ready(writes=False)
     small_disk.make_room()
-    readiness.require()
+    readiness.require_ready()
 
 
 def test_a_server_is_not_ready_after_a_write_failed_until_one_lands(looks_at_once: None) -> None:
@@ -223,14 +223,14 @@ def test_a_server_is_not_ready_after_a_write_failed_until_one_lands(looks_at_onc
         readiness = Readiness(lake.catalogue)
         store.fail(Point.BEFORE_OBJECTS, full)
         store.fail(Point.STORE, full)
-        readiness.require()
+        readiness.require_ready()
         with pytest.raises(StorageFull) as refused:
             lake.branch().put("a.t", LARGE)
-        readiness.note(refused.value)
+        readiness.note_error(refused.value)
         with pytest.raises(StorageFull) as told:
-            readiness.require()
+            readiness.require_ready()
         assert told.value.message.startswith("the lake's database has no room left")
-        readiness.require()
+        readiness.require_ready()
 
 
 def test_a_server_is_not_ready_while_the_disk_of_its_tables_has_no_room(
@@ -239,9 +239,9 @@ def test_a_server_is_not_ready_while_the_disk_of_its_tables_has_no_room(
     readiness = Readiness(other_lake.catalogue)
     small_disk.fill()
     with pytest.raises(StorageFull, match="the lake's storage of tables has no room left"):
-        readiness.require()
+        readiness.require_ready()
     small_disk.make_room()
-    readiness.require()
+    readiness.require_ready()
 
 
 def test_a_lake_that_can_only_be_read_needs_no_room(
@@ -250,7 +250,7 @@ def test_a_lake_that_can_only_be_read_needs_no_room(
     assert isinstance(lake.catalogue, Embedded)
     monkeypatch.setattr(SqliteStore, "is_read_only", property(lambda _: True))
     small_disk.fill()
-    Readiness(lake.catalogue).require()
+    Readiness(lake.catalogue).require_ready()
 
 
 def test_no_write_is_made_while_all_is_well(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_no_write_is_made_while_all_is_well(lake: Lake, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(SqliteStore, "store", fail)
     monkeypatch.setattr(SqliteStore, "turn", fail)
-    Readiness(lake.catalogue).require()
+    Readiness(lake.catalogue).require_ready()
 
 
 def test_a_server_that_was_started_says_why_it_is_not_ready(

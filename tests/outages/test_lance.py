@@ -19,7 +19,7 @@ from lance_namespace import LanceNamespace, LanceNamespaceError
 from lance_namespace.errors import ErrorCode
 
 from penstock.errors import CommitConflict, InvalidRequest, PenstockError, StorageFull, Unavailable
-from penstock.formats.lance.lake.data_errors import lance_work
+from penstock.formats.lance.lake.data_errors import watch_lance_work
 from penstock.formats.lance.lake.failures import own_errors
 from penstock.lake.job_files import is_refusal
 from penstock.model.keys import Key
@@ -45,7 +45,7 @@ def ours(work: Callable[[], object]) -> PenstockError:
 
 def theirs(work: Callable[[], object]) -> LanceNamespaceError:
     """What a client of Lance is told of it."""
-    with pytest.raises(LanceNamespaceError) as caught, lance_work(Silent(), [*KEY]):
+    with pytest.raises(LanceNamespaceError) as caught, watch_lance_work(Silent(), [*KEY]):
         work()
     return caught.value
 

@@ -25,7 +25,7 @@ def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> N
             key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=CommitDescription()
         )
         with pytest.raises(OutcomeUnknown, match="the lake did not get that version") as raised:
-            JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
+            JobNamespace(lake, job).run_lance_job(lambda _: SimpleNamespace(version=7))
     assert raised.value.details["key"] == "load-1"
 
 

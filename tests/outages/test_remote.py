@@ -87,13 +87,13 @@ def test_a_server_whose_database_is_away_says_which_part_is() -> None:
 
 def test_a_server_that_works_for_longer_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     timeouts: list[float] = []
-    exchange = Connection.exchange
+    exchange = Connection.send_and_wait
 
     def noted(self: Connection, request: WireRequest, timeout_s: float) -> ServerReply:
         timeouts.append(timeout_s)
         return exchange(self, request, timeout_s)
 
-    monkeypatch.setattr(Connection, "exchange", noted)
+    monkeypatch.setattr(Connection, "send_and_wait", noted)
     with (
         open_lake("memory:") as lake,
         serving(lake.catalogue, limits=Limits(request_timeout_s=120)) as served,

@@ -10,4 +10,4 @@ def tell(pid: bytes) -> bytes:
     return b""
 
 
-ProcessPool().run("tests.processes.functions:hang", answer=tell)
+ProcessPool().run_function("tests.processes.functions:hang", answer=tell)

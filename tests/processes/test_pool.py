@@ -47,7 +47,7 @@ def pool(said: list[str]) -> Iterator[ProcessPool]:
 
 
 def pid_of(pool: ProcessPool) -> int:
-    return int(pool.run(f"{HERE}:tell_pid").body)
+    return int(pool.run_function(f"{HERE}:tell_pid").body)
 
 
 class Begun:
@@ -65,7 +65,7 @@ class Begun:
 
     def _run(self, pool: ProcessPool) -> None:
         try:
-            pool.run(
+            pool.run_function(
                 f"{HERE}:hang",
                 caller=self._caller,
                 answer=self._answer,
@@ -92,24 +92,24 @@ class Begun:
 
 def test_a_function_is_run_in_one_process_that_stays(pool: ProcessPool) -> None:
     assert not pool.processes
-    output = pool.run(f"{HERE}:echo", b"head", b"body")
+    output = pool.run_function(f"{HERE}:echo", b"head", b"body")
     assert (output.head, output.body, output.file) == (b"head", b"body", None)
     assert pid_of(pool) == pid_of(pool) == pool.processes[0] != os.getpid()
 
 
 def test_a_function_asks_and_is_answered(pool: ProcessPool) -> None:
-    assert pool.run(f"{HERE}:ask_twice", body=b"a", answer=lambda asked: asked + b"!").body == b"a!!"
+    assert pool.run_function(f"{HERE}:ask_twice", body=b"a", answer=lambda asked: asked + b"!").body == b"a!!"
 
 
 def test_much_comes_back_as_a_file(pool: ProcessPool) -> None:
-    few = pool.run(f"{HERE}:write_file", body=b"1000")
+    few = pool.run_function(f"{HERE}:write_file", body=b"1000")
     assert (few.body, few.size_bytes) == (b"x" * 1000, 1000)
-    many = pool.run(f"{HERE}:write_file", body=b"3000000")
+    many = pool.run_function(f"{HERE}:write_file", body=b"3000000")
     assert (many.head, many.body, many.size_bytes) == (b"many", b"", 3_000_000)
     assert many.file is not None
     with many.file as file:
         assert file.read() == b"x" * 3_000_000
-    echoed = pool.run(f"{HERE}:echo", body=b"y" * 3_000_000)
+    echoed = pool.run_function(f"{HERE}:echo", body=b"y" * 3_000_000)
     assert echoed.file is not None
     with echoed.file as file:
         assert file.read() == b"y" * 3_000_000
@@ -118,12 +118,12 @@ def test_much_comes_back_as_a_file(pool: ProcessPool) -> None:
 def test_an_error_of_penstock_comes_back_as_it_was_raised(pool: ProcessPool) -> None:
     before = pid_of(pool)
     with pytest.raises(KeyNotFound, match=r"there is no 'a\.b'") as raised:
-        pool.run(f"{HERE}:refuse")
+        pool.run_function(f"{HERE}:refuse")
     assert raised.value.details == {"key": "a.b"}
     with pytest.raises(FunctionFailed, match="ZeroDivisionError: a bug"):
-        pool.run(f"{HERE}:fail")
+        pool.run_function(f"{HERE}:fail")
     with pytest.raises(FunctionFailed, match="nobody listens there"):
-        pool.run(f"{HERE}:meet_closed_port")
+        pool.run_function(f"{HERE}:meet_closed_port")
     assert pid_of(pool) == before
 
 
@@ -136,9 +136,9 @@ def test_a_function_that_needs_too_much_memory_is_ended(
 ) -> None:
     before = Ending(pid_of(pool))
     with pytest.raises(WorkTooLarge, match=r"needed more than 100,663,296 bytes .*\(memory_max_bytes\)"):
-        pool.run(f"{HERE}:{function}")
+        pool.run_function(f"{HERE}:{function}")
     before.wait()
-    assert pool.run(f"{HERE}:echo", body=b"goes on").body == b"goes on"
+    assert pool.run_function(f"{HERE}:echo", body=b"goes on").body == b"goes on"
     assert "needed more than 100,663,296 bytes" in said[0]
 
 
@@ -146,7 +146,7 @@ def test_a_function_that_takes_too_long_is_ended(pool: ProcessPool) -> None:
     process = Ending(pid_of(pool))
     pool.limits = msgspec.structs.replace(pool.limits, timeout_s=0.2)
     with pytest.raises(WorkTooLarge, match=r"took longer than 0.2 s, this server's limit \(timeout_s\)"):
-        pool.run(f"{HERE}:hang", answer=lambda _: b"")
+        pool.run_function(f"{HERE}:hang", answer=lambda _: b"")
     process.wait()
 
 
@@ -161,21 +161,23 @@ def test_work_that_nobody_waits_for_any_longer_is_ended(pool: ProcessPool) -> No
 def test_work_that_is_not_done_in_time_is_ended(pool: ProcessPool) -> None:
     process = Ending(pid_of(pool))
     with pytest.raises(TimedOut):
-        pool.run(f"{HERE}:hang", answer=lambda _: b"", deadline_s=monotonic() + 0.2)
+        pool.run_function(f"{HERE}:hang", answer=lambda _: b"", deadline_s=monotonic() + 0.2)
     process.wait()
 
 
 def test_of_those_who_wait_for_a_process_only_so_many_may(pool: ProcessPool) -> None:
     begun = Begun(pool)
     found: list[bytes] = []
-    waiting = threading.Thread(target=lambda: found.append(pool.run(f"{HERE}:echo", body=b"waited").body))
+    waiting = threading.Thread(
+        target=lambda: found.append(pool.run_function(f"{HERE}:echo", body=b"waited").body)
+    )
     waiting.start()
     while not pool.waiting:
         threading.Event().wait(0.001)
     with pytest.raises(
         Throttled, match="1 requests already wait for a row worker, as many as queue_max allows"
     ):
-        pool.run(f"{HERE}:echo")
+        pool.run_function(f"{HERE}:echo")
     begun.is_cancelled.set()
     begun.end()
     waiting.join(60)
@@ -191,11 +193,11 @@ def test_one_caller_does_not_keep_all_processes_from_others() -> None:
     try:
         busy = Begun(pool, "greedy")
         with pytest.raises(TimedOut, match="no row worker was free in time"):
-            pool.run(f"{HERE}:tell_pid", caller="greedy", deadline_s=monotonic() + 0.2)
-        assert pool.run(f"{HERE}:tell_pid", caller="somebody else").body
+            pool.run_function(f"{HERE}:tell_pid", caller="greedy", deadline_s=monotonic() + 0.2)
+        assert pool.run_function(f"{HERE}:tell_pid", caller="somebody else").body
         busy.is_cancelled.set()
         busy.end()
-        assert pool.run(f"{HERE}:tell_pid", caller="greedy").body
+        assert pool.run_function(f"{HERE}:tell_pid", caller="greedy").body
     finally:
         pool.close()
 
@@ -205,14 +207,14 @@ def test_who_waits_has_another_process_before_one_that_was_killed_has_gone(
 ) -> None:
     """A process that held much memory may take long to end: its place is not kept for it."""
     may_end = threading.Event()
-    end = WorkerProcess.end
+    end = WorkerProcess.end_process
 
     def end_late(process: WorkerProcess) -> None:
         assert may_end.wait(60)
         end(process)
 
     work = Begun(pool)
-    monkeypatch.setattr(WorkerProcess, "end", end_late)
+    monkeypatch.setattr(WorkerProcess, "end_process", end_late)
     work.is_cancelled.set()
     work.goes_on.set()
     try:
@@ -229,7 +231,7 @@ def test_one_caller_leaves_half_of_the_line_to_others() -> None:
 
     def wait() -> None:
         try:
-            pool.run(f"{HERE}:tell_pid", caller="greedy", answer=lambda _: b"")
+            pool.run_function(f"{HERE}:tell_pid", caller="greedy", answer=lambda _: b"")
         except Throttled as problem:
             refused.append(problem)
 
@@ -242,7 +244,7 @@ def test_one_caller_leaves_half_of_the_line_to_others() -> None:
             threading.Event().wait(0.01)
         assert "requests of this caller already wait for a row worker" in str(refused[0])
         assert 0 < pool.waiting < limits.queue_max
-        waits = threading.Thread(target=pool.run, args=(f"{HERE}:tell_pid",))  # of somebody else
+        waits = threading.Thread(target=pool.run_function, args=(f"{HERE}:tell_pid",))  # of somebody else
         waits.start()
         busy.is_cancelled.set()
         busy.end()
@@ -254,7 +256,7 @@ def test_one_caller_leaves_half_of_the_line_to_others() -> None:
 
 def test_a_process_that_crashes_is_replaced(pool: ProcessPool, said: list[str]) -> None:
     with pytest.raises(WorkerLost, match="was killed by SIGSEGV; the server has started another one"):
-        pool.run(f"{HERE}:crash")
+        pool.run_function(f"{HERE}:crash")
     assert pid_of(pool)
     assert "SIGSEGV" in said[0]
 
@@ -287,7 +289,7 @@ def test_work_that_is_given_to_a_process_as_it_dies_is_done_by_another(
             os.kill(first, signal.SIGKILL)
         return False
 
-    assert int(pool.run(f"{HERE}:tell_pid", answer=lambda _: b"", is_cancelled=kill).body) != first
+    assert int(pool.run_function(f"{HERE}:tell_pid", answer=lambda _: b"", is_cancelled=kill).body) != first
     assert "SIGKILL" in said[0]
 
 
@@ -309,7 +311,7 @@ def test_the_processes_of_a_pool_that_is_closed_end(pool: ProcessPool) -> None:
     process.wait()
     assert isinstance(begun.end(), WorkerLost | TimedOut)
     with pytest.raises(Unavailable, match="the server is stopping"):
-        pool.run(f"{HERE}:echo")
+        pool.run_function(f"{HERE}:echo")
 
 
 def test_no_process_outlives_a_program_that_is_killed() -> None:

@@ -43,8 +43,8 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one_and_not_befor
     folder = ScratchFolder()
     assert not left.exists()
     assert [path.name for path in place.iterdir()] == [Path(folder.path).name]
-    folder.remove()
-    folder.remove()
+    folder.remove_folder()
+    folder.remove_folder()
     assert not list(place.iterdir())
 
 
@@ -63,7 +63,7 @@ def test_a_folder_that_is_removed_before_it_was_locked_is_made_again(
     folder = ScratchFolder()
     assert Path(folder.path, LOCK).exists()
     assert len(list(place.iterdir())) == 1
-    folder.remove()
+    folder.remove_folder()
 
 
 def test_a_folder_without_a_lock_is_left_until_it_is_old(place: Path) -> None:

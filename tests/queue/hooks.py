@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.errors import CommitConflict
 from penstock.kernel.batch import RequestOutcome
-from penstock.kernel.description import new_description, read_description, write_description
+from penstock.kernel.description import make_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
@@ -198,8 +198,8 @@ def new_kernel(store: Store, clock: Clock = now_us, settings: Settings | None = 
     """A kernel on a store, which is made a lake with an empty branch ``main`` if it is none."""
     kernel = Kernel(store, settings=settings, clock=clock)
     if store.reference("main") is None:
-        kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
-        write_description(store, new_description(clock(), "main", "", ()))
+        kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+        write_description(store, make_description(clock(), "main", "", ()))
     return kernel
 
 
@@ -227,7 +227,7 @@ def put(kernel: Kernel, *keys: str, message: str = "", **how: Any) -> RequestOut
 
 
 def head(kernel: Kernel, branch: str = "main") -> ObjectId:
-    return kernel.references.get(branch).head
+    return kernel.references.get_reference(branch).head
 
 
 def messages(kernel: Kernel, branch: str = "main") -> list[str]:
@@ -236,12 +236,12 @@ def messages(kernel: Kernel, branch: str = "main") -> list[str]:
 
 
 def history(kernel: Kernel, branch: str = "main") -> list[tuple[ObjectId, CommitObject]]:
-    return list(kernel.walk(head(kernel, branch)))[::-1]
+    return list(kernel.walk_commits(head(kernel, branch)))[::-1]
 
 
 def ref_log(kernel: Kernel, branch: str = "main") -> list[LogEntry]:
     """The log of a reference, oldest first."""
-    return [entry for _, entry in kernel.references.log(branch)][::-1]
+    return [entry for _, entry in kernel.references.walk_log(branch)][::-1]
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -256,7 +256,7 @@ class Arrivals:
     """Requests that come to ``main`` one after the other, while its queue is held up."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._queue = kernel._queue_of("main")
+        self._queue = kernel._find_queue("main")
         self._held_up = len(self._queue._waiting)
         self.callers: list[Caller[Any]] = []
 

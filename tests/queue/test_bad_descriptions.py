@@ -61,7 +61,7 @@ def test_a_description_that_cannot_be_stored_is_refused_and_nothing_is_written(
 ) -> None:
     kernel = new_kernel(shared)
     put(kernel, "a")
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     kernel.commit("dev", [Put(Key("b"), table())])
     before = everything(shared)
     with pytest.raises(InvalidRequest):

@@ -200,11 +200,11 @@ def test_a_branch_deleted_while_its_commit_is_in_doubt_is_still_doubt(
     inner: Store, store: HookedStore
 ) -> None:
     kernel, theirs = new_kernel(store, settings=QUICK), new_kernel(inner)
-    theirs.references.create("dev", Kind.BRANCH, head(theirs))
+    theirs.references.create_reference("dev", Kind.BRANCH, head(theirs))
 
     def then_delete(_: str) -> None:
         store.before_turn = lambda _: None
-        theirs.references.delete("dev")
+        theirs.references.delete_reference("dev")
 
     def lose(go: Go) -> AdvanceResult:
         go()
@@ -245,21 +245,21 @@ def test_a_reference_whose_answer_was_lost_moved_once(
     first, second = put(kernel, "a").head, put(kernel, "b").head
     references = kernel.references
     if what != "create":
-        references.create("dev", Kind.BRANCH, first)
+        references.create_reference("dev", Kind.BRANCH, first)
     _loses_answer(store, was_applied)
     if what == "create":
-        assert references.create("dev", Kind.BRANCH, second).head == second
+        assert references.create_reference("dev", Kind.BRANCH, second).head == second
     elif what == "assign":
-        assert references.assign("dev", second, expected=first).head == second
+        assert references.assign_reference("dev", second, expected=first).head == second
     else:
-        assert references.delete("dev", expected=first, leave_log=what == "delete").head == first
+        assert references.delete_reference("dev", expected=first, leave_log=what == "delete").head == first
     if what == "delete-without-log":
         assert store.reference("dev") is None
     elif what == "delete":
         with pytest.raises(ReferenceNotFound):
-            references.get("dev")
+            references.get_reference("dev")
     else:
-        assert references.get("dev").head == (first if what == "annotate" else second)
+        assert references.get_reference("dev").head == (first if what == "annotate" else second)
     if what != "delete-without-log":
         assert len(ref_log(kernel, "dev")) == (1 if what == "create" else 2)
 
@@ -269,7 +269,7 @@ def test_a_reference_in_doubt_names_a_key_to_repeat_with(store: HookedStore, was
     kernel = new_kernel(store, settings=QUICK)
     first, second = put(kernel, "a").head, put(kernel, "b").head
     references, down = kernel.references, Down(store)
-    references.create("dev", Kind.BRANCH, first)
+    references.create_reference("dev", Kind.BRANCH, first)
 
     def break_down(go: Go) -> AdvanceResult:
         if was_applied:
@@ -279,20 +279,20 @@ def test_a_reference_in_doubt_names_a_key_to_repeat_with(store: HookedStore, was
 
     store.around_advance = break_down
     with pytest.raises(OutcomeUnknown) as caught:
-        references.assign("dev", second, expected=first, key="the-key")
+        references.assign_reference("dev", second, expected=first, key="the-key")
     assert caught.value.details == {"key": "the-key", "name": "dev"}
     assert "'dev'" in str(caught.value)
     down.up_again()
-    assert (references.get("dev").head == second) == was_applied
-    assert references.assign("dev", second, expected=first, key="the-key").head == second
+    assert (references.get_reference("dev").head == second) == was_applied
+    assert references.assign_reference("dev", second, expected=first, key="the-key").head == second
     assert len(ref_log(kernel, "dev")) == 2
 
 
 def _ways_to_read(kernel: Kernel) -> list[Callable[[], object]]:
     return [
-        partial(kernel.references.get, "main"),
-        partial(kernel.outcome, "main", "k"),
-        partial(list, kernel.references.all(Kind.BRANCH)),
+        partial(kernel.references.get_reference, "main"),
+        partial(kernel.find_outcome, "main", "k"),
+        partial(list, kernel.references.list_all_references(Kind.BRANCH)),
     ]
 
 

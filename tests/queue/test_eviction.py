@@ -34,7 +34,7 @@ def _write(kernel: Kernel, start: Barrier, number: int, commits: int) -> list[tu
 def test_queues_evicted_under_load_lose_nothing(store: HookedStore, queues_max: int) -> None:
     kernel = new_kernel(store, settings=Settings(queues_max=queues_max))
     for branch in BRANCHES:
-        kernel.references.create(branch, Kind.BRANCH, head(kernel))
+        kernel.references.create_reference(branch, Kind.BRANCH, head(kernel))
     start = Barrier(6)
     writers = [Caller(partial(_write, kernel, start, number, 15)) for number in range(6)]
     landed = [each for writer in writers for each in writer.result()]
@@ -48,10 +48,10 @@ def test_queues_evicted_under_load_lose_nothing(store: HookedStore, queues_max: 
 def test_a_queue_evicted_while_a_request_is_on_its_way_into_it_lands_it(store: HookedStore) -> None:
     """Two queues of one branch then: the swap keeps them apart."""
     kernel = new_kernel(store, settings=Settings(queues_max=1))
-    kernel.references.create("b0", Kind.BRANCH, head(kernel))
-    old = kernel._queue_of("main")
-    assert kernel._queue_of("b0") is not old
-    assert kernel._queue_of("main") is not old
+    kernel.references.create_reference("b0", Kind.BRANCH, head(kernel))
+    old = kernel._find_queue("main")
+    assert kernel._find_queue("b0") is not old
+    assert kernel._find_queue("main") is not old
     gate, first = Gate(), Once()
 
     def hold_first(name: str) -> None:
@@ -65,18 +65,18 @@ def test_a_queue_evicted_while_a_request_is_on_its_way_into_it_lands_it(store: H
         )
 
     store.before_turn = hold_first
-    late = Caller(lambda: old.submit(request("by the old one")))
+    late = Caller(lambda: old.submit_request(request("by the old one")))
     gate.wait_until_reached()
-    kernel.submit("main", request("by the new one"))
+    kernel.submit_request("main", request("by the new one"))
     gate.open()
     late.result()
-    kernel.submit("main", request("by the new one again"))
+    kernel.submit_request("main", request("by the new one again"))
     assert messages(kernel) == ["by the new one", "by the old one", "by the new one again"]
 
 
 def test_a_busy_queue_is_not_evicted(store: HookedStore) -> None:
     kernel = new_kernel(store, settings=Settings(queues_max=1))
-    kernel.references.create("b0", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("b0", Kind.BRANCH, head(kernel))
     gate, first = Gate(), Once()
 
     def hold_first(go: Go) -> AdvanceResult:
@@ -88,7 +88,7 @@ def test_a_busy_queue_is_not_evicted(store: HookedStore) -> None:
     slow = Caller(lambda: kernel.commit("main", [Put(Key("a"), table())]))
     gate.wait_until_reached()
     busy = kernel._queues["main"]
-    kernel._queue_of("b0")
+    kernel._find_queue("b0")
     assert kernel._queues["main"] is busy
     gate.open()
     slow.result()

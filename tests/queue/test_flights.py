@@ -162,7 +162,7 @@ def test_a_refusal_because_of_a_swap_in_flight_waits_for_it_to_land() -> None:
     airport = Airport(lands)
     seen = head(Kernel(airport.data))
     late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
-    wait_until(lambda: airport.kernel._queue_of("main")._leader is not None)
+    wait_until(lambda: airport.kernel._find_queue("main")._leader is not None)
     assert late.is_alive()
     airport.go_on()
     airport.first.result()
@@ -177,7 +177,7 @@ def test_a_refusal_because_of_a_swap_in_flight_that_fails_is_none() -> None:
     airport = Airport(refuse)
     seen = head(Kernel(airport.data))
     late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
-    wait_until(lambda: airport.kernel._queue_of("main")._leader is not None)
+    wait_until(lambda: airport.kernel._find_queue("main")._leader is not None)
     airport.go_on()
     assert isinstance(airport.first.error, Denied)
     late.result()
@@ -243,7 +243,7 @@ def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store)
     put(kernel, "zero")
-    queue = kernel._queue_of("main")
+    queue = kernel._find_queue("main")
     lock = HookedLock(queue._lock)
     monkeypatch.setattr(queue, "_lock", lock)
     swap, first = Gate(), Once()
@@ -297,7 +297,7 @@ def test_a_request_behind_its_own_interrupted_self_is_answered(monkeypatch: pyte
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store)
     put(kernel, "zero")
-    queue = kernel._queue_of("main")
+    queue = kernel._find_queue("main")
     gate, first = Gate(), Once()
     store.before_turn = lambda _: gate.pass_through() if first() else None
     leader = Caller(lambda: put(kernel, "leader"))
@@ -319,7 +319,7 @@ def test_a_thread_that_is_stopped_on_its_way_back_leaves_no_row_that_does_not_ex
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store, settings=Settings(backoff_min_ms=0.01))
     put(kernel, "zero")
-    queue = kernel._queue_of("main")
+    queue = kernel._find_queue("main")
     gate, first = Gate(), Once()
 
     def before_swap() -> None:
@@ -331,14 +331,14 @@ def test_a_thread_that_is_stopped_on_its_way_back_leaves_no_row_that_does_not_ex
     ahead = Caller(lambda: put(kernel, "first", key="first"))
     gate.wait_until_reached()
     held, once = Gate(), Once()
-    next_batch = queue._next_batch
+    next_batch = queue._take_next_batch
 
     def hold() -> list[Ticket]:
         if once():
             held.pass_through()
         return next_batch()
 
-    monkeypatch.setattr(queue, "_next_batch", hold)
+    monkeypatch.setattr(queue, "_take_next_batch", hold)
     behind = Caller(lambda: put(kernel, "second", key="second"))
     held.wait_until_reached()
     _interrupt_next_wait(monkeypatch)

@@ -100,7 +100,7 @@ def test_long_keys_and_authors_never_make_a_log_entry_too_large(store: HookedSto
 
     for caller in gather(kernel, store, *(partial(commit, number) for number in range(count))):
         caller.result()
-    entries = [one for one, _ in kernel.references.log("main")]
+    entries = [one for one, _ in kernel.references.walk_log("main")]
     assert max(len(data) for data in store.fetch(entries).values()) <= OBJECT_MAX_BYTES
     assert sum(len(entry.landed) for entry in ref_log(kernel)) == count
 
@@ -217,7 +217,7 @@ def test_another_request_under_the_same_key_in_one_batch_is_refused(store: Hooke
 def _with_source(store: HookedStore) -> tuple[Kernel, ObjectId]:
     kernel = new_kernel(store)
     put(kernel, "base")
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     kernel.commit("dev", [Put(Key("from-dev"), table())], CommitMeta(message="dev"))
     return kernel, head(kernel, "dev")
 
@@ -275,7 +275,7 @@ def test_a_read_that_an_earlier_request_of_the_batch_broke_is_refused(store: Hoo
 def test_branches_do_not_wait_for_each_other(shared: MemoryStore) -> None:
     store = HookedStore(shared)
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     gate, first = Gate(), Once()
 
     def hold_main(go: Go) -> AdvanceResult:

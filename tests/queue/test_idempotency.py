@@ -16,7 +16,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.reflog import RECEIPT_WINDOW_US
 from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.kernel.settings import WRITE_MAX_S, Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
@@ -89,7 +89,7 @@ def test_a_repetition_is_answered_even_if_it_could_not_be_applied_again(
 def test_a_repeated_merge_transplant_or_revert_gives_the_same_commits(store: HookedStore, what: str) -> None:
     kernel = new_kernel(store)
     put(kernel, "a")
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     sources = [
         kernel.commit("dev", [Put(Key(name), table())], CommitMeta(message=name)).head for name in "bc"
     ]
@@ -145,7 +145,7 @@ def test_a_refused_request_does_not_use_up_its_key(store: HookedStore) -> None:
 
 def test_a_key_belongs_to_one_branch(store: HookedStore) -> None:
     kernel = new_kernel(store)
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     put(kernel, "a", key="k")
     kernel.commit("dev", [Put(Key("other"), table())], CommitMeta(message="other"), key="k")
     assert messages(kernel) == ["a"]
@@ -155,10 +155,10 @@ def test_a_key_belongs_to_one_branch(store: HookedStore) -> None:
 def test_a_key_belongs_to_one_life_of_a_branch(store: HookedStore) -> None:
     kernel = new_kernel(store)
     for _ in range(2):
-        kernel.references.create("dev", Kind.BRANCH, head(kernel))
+        kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
         kernel.commit("dev", [Put(Key("a"), table())], CommitMeta(message="a"), key="k")
         assert messages(kernel, "dev") == ["a"]
-        kernel.references.delete("dev")
+        kernel.references.delete_reference("dev")
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "line\nbreak", "\ud800", 7, b"bytes"])
@@ -233,12 +233,12 @@ def test_a_receipt_left_behind_by_a_lost_swap_neither_blocks_nor_doubles(shared:
         _dies_after_losing(mine, winner)
         with pytest.raises(Died):
             put(new_kernel(mine), "a", key="k")
-        assert winner.outcome("main", "k") is None, f"after {number + 1} lost swaps"
+        assert winner.find_outcome("main", "k") is None, f"after {number + 1} lost swaps"
     landed = put(new_kernel(shared), "a", key="k")
     assert not landed.repeated
     for _ in range(3):
         assert put(new_kernel(shared), "a", key="k").commits == landed.commits
-    outcome = winner.outcome("main", "k")
+    outcome = winner.find_outcome("main", "k")
     assert outcome is not None
     assert outcome.commits == landed.commits
     assert messages(winner) == ["won"] * 4 + ["a"]
@@ -338,7 +338,7 @@ def test_a_key_is_remembered_through_sweeps_for_as_long_as_promised() -> None:
     first = put(kernel, "a", key="k")
     for _ in range(6):
         clock.go_on(DAY_S)
-        sweep(kernel)
+        sweep_objects(kernel)
         assert put(kernel, "a", key="k").commits == first.commits
 
 
@@ -348,8 +348,8 @@ def test_a_key_is_forgotten_by_a_sweep_after_idempotency_days() -> None:
     clock.go_on(7 * DAY_S + 1)
     assert put(kernel, "a", key="k").commits == first.commits, "no sweep came by yet"
     clock.go_on(7 * DAY_S + 1)
-    assert sweep(kernel).receipts == 1
-    assert kernel.outcome("main", "k") is None
+    assert sweep_objects(kernel).receipts == 1
+    assert kernel.find_outcome("main", "k") is None
     assert not put(kernel, "a", key="k").repeated
     assert len(history(kernel)) == 2
 
@@ -363,25 +363,25 @@ def test_a_key_is_remembered_from_its_landing_not_from_a_try_that_came_to_nothin
     clock.go_on(6 * DAY_S)
     landed = put(kernel, "a", key="k")
     clock.go_on(2 * DAY_S)
-    sweep(kernel)
+    sweep_objects(kernel)
     assert put(kernel, "a", key="k").commits == landed.commits
 
 
 def test_a_key_of_a_moved_reference_is_remembered_from_its_move() -> None:
     clock, store, kernel = _aged(days=7)
     first, second, third = (put(kernel, name).head for name in "abc")
-    kernel.references.create("dev", Kind.BRANCH, first)
+    kernel.references.create_reference("dev", Kind.BRANCH, first)
     mine = HookedStore(store)
-    _dies_after_losing(mine, kernel, lambda: kernel.references.assign("dev", third))
+    _dies_after_losing(mine, kernel, lambda: kernel.references.assign_reference("dev", third))
     with pytest.raises(Died):
-        new_kernel(mine, clock).references.assign("dev", second, key="k")
+        new_kernel(mine, clock).references.assign_reference("dev", second, key="k")
     clock.go_on(6 * DAY_S)
-    assert kernel.references.assign("dev", second, key="k").head == second
+    assert kernel.references.assign_reference("dev", second, key="k").head == second
     clock.go_on(2 * DAY_S)
-    sweep(kernel)
-    kernel.references.assign("dev", third)
-    kernel.references.assign("dev", second, key="k")
-    assert kernel.references.get("dev").head == third, "what was done before was done again"
+    sweep_objects(kernel)
+    kernel.references.assign_reference("dev", third)
+    kernel.references.assign_reference("dev", second, key="k")
+    assert kernel.references.get_reference("dev").head == third, "what was done before was done again"
 
 
 def test_a_request_that_was_called_off_stays_so_though_an_earlier_try_is_forgotten() -> None:
@@ -392,11 +392,11 @@ def test_a_request_that_was_called_off_stays_so_though_an_earlier_try_is_forgott
     with pytest.raises(Died):
         put(new_kernel(mine, clock), "a", key="k")
     clock.go_on(6 * DAY_S)
-    main = kernel.references.get("main")
+    main = kernel.references.get_reference("main")
     sent = SubmittedRequest("k", "main", main.incarnation, main.position, clock() + 1)
     assert OutcomeLookup(kernel).call_off(sent) is None
     clock.go_on(2 * DAY_S)
-    sweep(kernel)
+    sweep_objects(kernel)
     with pytest.raises(JobOver):
         put(kernel, "a", key="k")
 
@@ -420,7 +420,7 @@ def test_a_key_repeated_hours_later_does_not_walk_the_whole_log(at: int) -> None
     counting.fetched = counting.fetches = 0
     again = fresh.commit("main", [Put(Key(f"t{at % 7}"), table(str(at)))], key="k")
     assert again.repeated
-    assert fresh.history.commit(again.head).depth == at + 1
+    assert fresh.history.read_commit(again.head).depth == at + 1
     assert counting.fetched < 150, f"{counting.fetched} objects read"
 
 

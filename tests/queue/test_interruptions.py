@@ -69,7 +69,7 @@ def test_an_unexpected_error_of_one_request_does_not_hurt_the_others(store: Hook
         kernel,
         store,
         lambda: put(kernel, "a"),
-        lambda: kernel.submit("main", Odd(problem)),
+        lambda: kernel.submit_request("main", Odd(problem)),
         lambda: put(kernel, "b"),
     )
     callers[0].result()
@@ -151,7 +151,7 @@ def test_a_request_that_stops_the_leader_while_being_applied_leaves_nobody_waiti
         kernel,
         store,
         lambda: put(kernel, "a", key="key-a"),
-        lambda: kernel.submit("main", Odd(KeyboardInterrupt())),
+        lambda: kernel.submit_request("main", Odd(KeyboardInterrupt())),
         lambda: put(kernel, "b", key="key-b"),
     )
     assert isinstance(callers[0].error, KeyboardInterrupt)

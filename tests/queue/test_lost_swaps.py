@@ -122,7 +122,7 @@ def test_the_two_handles_of_a_store_lose_no_update(mine: HookedStore, theirs: Ke
     _loses_to(mine, lambda: put(theirs, f"theirs{next(wins)}"), times=5)
     put(kernel, "mine")
     assert messages(kernel) == [*(f"theirs{number}" for number in range(5)), "mine"]
-    state = kernel.state(head(kernel))
+    state = kernel.read_state(head(kernel))
     assert [Key.decode(key) for key, _ in state.scan()] == [
         Key("mine"),
         *(Key(f"theirs{number}") for number in range(5)),
@@ -131,8 +131,8 @@ def test_the_two_handles_of_a_store_lose_no_update(mine: HookedStore, theirs: Ke
 
 def test_a_branch_deleted_before_the_swap_is_not_brought_back(mine: HookedStore, theirs: Kernel) -> None:
     kernel = new_kernel(mine)
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
-    _loses_to(mine, lambda: theirs.references.delete("dev"))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
+    _loses_to(mine, lambda: theirs.references.delete_reference("dev"))
     with pytest.raises(ReferenceNotFound) as caught:
         kernel.commit("dev", [Put(Key("a"), table())])
     assert caught.value.details["name"] == "dev"
@@ -143,11 +143,11 @@ def test_a_branch_deleted_and_created_anew_before_the_swap_keeps_its_new_life(
     mine: HookedStore, theirs: Kernel
 ) -> None:
     kernel = new_kernel(mine)
-    old = kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    old = kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
 
     def recreate() -> None:
-        theirs.references.delete("dev")
-        theirs.references.create("dev", Kind.BRANCH, head(theirs))
+        theirs.references.delete_reference("dev")
+        theirs.references.create_reference("dev", Kind.BRANCH, head(theirs))
 
     _loses_to(mine, recreate)
     with pytest.raises(ReferenceChanged):
@@ -177,4 +177,4 @@ def test_a_request_that_failed_does_not_land_with_the_next_one(
     assert everything(store)[0] == rows
     put(kernel, "next")
     assert messages(kernel) == (["before"] if applied_first else []) + ["next"]
-    assert kernel.state(head(kernel)).get(Key("refused").encode()) is None
+    assert kernel.read_state(head(kernel)).get(Key("refused").encode()) is None

@@ -53,9 +53,9 @@ def test_only_keys_that_callers_give_leave_receipts(store: HookedStore) -> None:
 def test_a_made_key_names_the_position_before_its_request(store: HookedStore) -> None:
     kernel = new_kernel(store)
     for name in "abc":
-        before = kernel.references.get("main").position
+        before = kernel.references.get_reference("main").position
         put(kernel, name)
-        made = GeneratedKey.read(history(kernel)[-1][1].key)
+        made = GeneratedKey.parse_key(history(kernel)[-1][1].key)
         assert made is not None
         assert made.position == before
 
@@ -80,14 +80,14 @@ def test_an_answer_that_was_lost_is_found_by_the_key_in_the_error(
     with pytest.raises(OutcomeUnknown) as lost:
         put(hasty, "a")
     key = lost.value.details["key"]
-    assert GeneratedKey.read(key) is not None
+    assert GeneratedKey.parse_key(key) is not None
     put(kernel, "between")
     again = put(kernel if elsewhere else hasty, "a", key=key)
     assert again.repeated == was_applied
     assert sorted(messages(kernel)) == ["a", "between"]
     once_more = put(kernel, "a", key=key)
     assert (once_more.head, once_more.repeated) == (again.head, True)
-    outcome = kernel.outcome("main", key)
+    outcome = kernel.find_outcome("main", key)
     assert outcome is not None
     assert outcome.head == again.head
 
@@ -102,7 +102,7 @@ def test_a_request_and_its_repetition_at_the_same_time_are_done_once() -> None:
     mine.before_swap = lambda: gate.pass_through() if first() else None
     held = Caller(lambda: put(kernel, "a"))
     gate.wait_until_reached()
-    ahead = kernel._queue_of("main")._ahead
+    ahead = kernel._find_queue("main")._ahead
     assert ahead is not None
     (ticket,) = ahead.tickets
     overtaking = put(other, "a", key=ticket.request.key)
@@ -189,15 +189,15 @@ def test_another_request_under_a_made_key_is_refused() -> None:
 
 def test_a_branch_that_was_made_anew_knows_nothing_of_the_old_ones_keys() -> None:
     kernel = new_kernel(MemoryStore())
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
 
     def commit(key: str | None = None) -> RequestOutcome:
         return kernel.commit("dev", [Put(Key("x"), table())], CommitMeta(message="x"), key=key)
 
     commit()
     key = history(kernel, "dev")[-1][1].key
-    kernel.references.delete("dev")
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.delete_reference("dev")
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     done = commit(key)
     assert done.head in [one for one, _ in history(kernel, "dev")]
     assert (commit(key).head, commit(key).repeated) == (done.head, True)
@@ -216,5 +216,5 @@ def test_a_key_that_was_not_made_for_this_branch_is_refused() -> None:
 
 def test_a_reference_made_under_such_a_key_is_made_once() -> None:
     kernel = new_kernel(MemoryStore())
-    made = [kernel.references.create("dev", Kind.BRANCH, NO_COMMIT, key=SOME_KEY) for _ in range(2)]
+    made = [kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT, key=SOME_KEY) for _ in range(2)]
     assert made[0] == made[1]

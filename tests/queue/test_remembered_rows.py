@@ -88,22 +88,22 @@ def test_a_key_that_another_process_made_is_there_for_a_check(kernel: Kernel, th
 
 
 def head_before(kernel: Kernel) -> bytes:
-    return kernel.history.commit(head(kernel)).parent
+    return kernel.history.read_commit(head(kernel)).parent
 
 
 def test_a_branch_that_another_process_deleted_is_not_found(kernel: Kernel, theirs: Kernel) -> None:
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     kernel.commit("dev", [Put(Key("t"), table())], CommitMeta())
-    theirs.references.delete("dev")
+    theirs.references.delete_reference("dev")
     with pytest.raises(ReferenceNotFound):
         kernel.commit("dev", [Put(Key("u"), table())], CommitMeta())
 
 
 def test_a_branch_that_another_process_made_anew_takes_commits(kernel: Kernel, theirs: Kernel) -> None:
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     kernel.commit("dev", [Put(Key("t"), table())], CommitMeta(message="old"))
-    theirs.references.delete("dev")
-    theirs.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    theirs.references.delete_reference("dev")
+    theirs.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     kernel.commit("dev", [Put(Key("u"), table())], CommitMeta(message="new"))
     assert messages(theirs, "dev") == ["new"]
 
@@ -129,7 +129,7 @@ def test_the_kernel_tells_a_meter_what_it_does(shared: MemoryStore) -> None:
     put(kernel, "c")
     with pytest.raises(ReferenceChanged):
         put(kernel, "d", if_head=NO_COMMIT)
-    kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+    kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     seen = meter.snapshot()
     assert seen.count(metrics.REQUESTS, branch="main", kind="commit", outcome="ok") == 2
     assert seen.count(metrics.REQUESTS, branch="main", outcome=ReferenceChanged.code) == 1

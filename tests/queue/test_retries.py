@@ -50,7 +50,7 @@ def _exhaust(settings: Settings, uniform: Callable[[float, float], float]) -> tu
 
     def go_on_for_ever() -> None:
         while True:
-            tries.again("it moved")
+            tries.wait_for_next_try("it moved")
 
     with pytest.raises(RetriesExhausted):
         go_on_for_ever()
@@ -62,12 +62,12 @@ def test_time_that_a_write_waits_for_others_to_land_is_added_to_its_own() -> Non
     settings = Settings(write_timeout_s=10.0, backoff_min_ms=0)
     tries = WriteRetries(settings, time.sleep, time.monotonic)
     time.now_s += 60
-    tries.extend(60)
-    tries.again("it moved")
+    tries.extend_time(60)
+    tries.wait_for_next_try("it moved")
     assert tries.left_s == 10
     time.now_s += 10.1
     with pytest.raises(RetriesExhausted, match=r"within 10 s"):
-        tries.again("it moved")
+        tries.wait_for_next_try("it moved")
 
 
 def _longest(_: float, high: float) -> float:
@@ -149,7 +149,7 @@ def test_a_branch_that_always_moves_first_exhausts_the_tries(shared: MemoryStore
     assert "Nothing was changed" in text
     assert "write_timeout_s" in text
     assert set(messages(kernel)) == {"theirs"}
-    assert kernel.outcome("main", "k") is None
+    assert kernel.find_outcome("main", "k") is None
 
 
 def test_a_branch_that_always_moves_first_exhausts_the_time(shared: MemoryStore) -> None:
@@ -186,7 +186,7 @@ def test_a_reference_that_always_moves_first_exhausts_the_tries(shared: MemorySt
     kernel = new_kernel(store, settings=Settings(tries_max=5, backoff_min_ms=0))
     at = head(kernel)
     with pytest.raises(RetriesExhausted, match="another process moved 'main'"):
-        kernel.references.assign("main", at)
+        kernel.references.assign_reference("main", at)
     assert store.advances == 5
 
 
@@ -207,7 +207,7 @@ def test_a_store_that_stays_away_is_unavailable(store: HookedStore, what: str) -
     store.before_turn = away
     write: Callable[[], object] = partial(put, kernel, "a")
     if what == "create":
-        write = partial(kernel.references.create, "dev", Kind.BRANCH, at)
+        write = partial(kernel.references.create_reference, "dev", Kind.BRANCH, at)
     with pytest.raises(TryAgainError, match="the store is away") as caught:
         write()
     assert len(turns) == 4
@@ -245,7 +245,11 @@ def test_a_store_without_room_is_not_tried_again(store: HookedStore, what: str) 
     store.around_advance = full
     tried = store.advances
     with pytest.raises(StorageFull):
-        _ = put(kernel, "a") if what == "commit" else kernel.references.create("dev", Kind.BRANCH, at)
+        _ = (
+            put(kernel, "a")
+            if what == "commit"
+            else kernel.references.create_reference("dev", Kind.BRANCH, at)
+        )
     assert store.advances - tried <= 1
     store.around_advance = lambda go: go()
     assert everything(store) == before

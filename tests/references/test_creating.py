@@ -86,7 +86,7 @@ def test_a_name_is_taken_over_all_kinds(lake: Lake, store: HookedStore, first: s
 def _create(kernel: Kernel, start: Barrier, number: int) -> Reference:
     kind = Kind.TAG if number % 2 else Kind.BRANCH
     start.wait()
-    return kernel.references.create("x", kind, NO_COMMIT, who=str(number))
+    return kernel.references.create_reference("x", kind, NO_COMMIT, who=str(number))
 
 
 def _race(kernels: list[Kernel]) -> None:
@@ -96,15 +96,15 @@ def _race(kernels: list[Kernel]) -> None:
     assert errors.count(None) == 1
     assert {type(error) for error in errors} == {type(None), ReferenceExists}
     winner = racers[errors.index(None)].result()
-    assert kernels[0].references.get("x") == winner
-    assert [entry.who for _, entry in kernels[0].references.log("x")] == [str(errors.index(None))]
+    assert kernels[0].references.get_reference("x") == winner
+    assert [entry.who for _, entry in kernels[0].references.walk_log("x")] == [str(errors.index(None))]
 
 
 def test_a_name_created_by_many_threads_at_once_is_created_once(store: HookedStore) -> None:
     kernel = new_kernel(store)
     for _ in range(5):
         _race([kernel] * 8)
-        kernel.references.delete("x", leave_log=False)
+        kernel.references.delete_reference("x", leave_log=False)
 
 
 def test_a_name_created_through_many_handles_at_once_is_created_once(tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_a_name_created_between_look_and_swap_is_not_taken_over(store: HookedSto
 
     def come_first(name: str) -> None:
         store.before_turn = lambda _: None
-        done.append(kernel.references.create("x", Kind.TAG, NO_COMMIT))
+        done.append(kernel.references.create_reference("x", Kind.TAG, NO_COMMIT))
 
     store.before_turn = come_first
     with pytest.raises(ReferenceExists):
-        kernel.references.create("x", Kind.BRANCH, NO_COMMIT)
-    assert [kernel.references.get("x")] == done
+        kernel.references.create_reference("x", Kind.BRANCH, NO_COMMIT)
+    assert [kernel.references.get_reference("x")] == done
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,10 @@ def test_a_name_created_between_look_and_swap_is_not_taken_over(store: HookedSto
 )
 def test_a_name_that_cannot_be_is_refused(lake: Lake, store: HookedStore, name: str) -> None:
     before = everything(store)
-    for do in (lambda: lake.kernel.references.create(name, Kind.BRANCH, NO_COMMIT), lake.tag(name).create):
+    for do in (
+        lambda: lake.kernel.references.create_reference(name, Kind.BRANCH, NO_COMMIT),
+        lake.tag(name).create,
+    ):
         with pytest.raises(InvalidName):
             do()
     assert everything(store) == before
@@ -173,7 +176,7 @@ def test_a_name_that_cannot_be_is_refused(lake: Lake, store: HookedStore, name: 
 def test_only_branches_and_tags_can_be_created(lake: Lake) -> None:
     for kind in (Kind.DELETED, Kind.LAKE):
         with pytest.raises(InvalidRequest):
-            lake.kernel.references.create("x", kind, NO_COMMIT)
+            lake.kernel.references.create_reference("x", kind, NO_COMMIT)
 
 
 # --- where they may point -----------------------------------------------------------------------------------
@@ -211,8 +214,8 @@ def test_an_object_that_is_no_commit_is_no_place(lake: Lake, store: HookedStore)
     log = lake.branch().reference.log
     for do in (
         lambda: lake.branch("new").create(at=log.hex()),
-        lambda: lake.kernel.references.create("new", Kind.BRANCH, log),
-        lambda: lake.kernel.references.assign("main", log),
+        lambda: lake.kernel.references.create_reference("new", Kind.BRANCH, log),
+        lambda: lake.kernel.references.assign_reference("main", log),
     ):
         with pytest.raises(CommitNotFound):
             do()
@@ -303,7 +306,7 @@ def test_commits_and_assignments_do_not_make_a_new_incarnation(lake: Lake) -> No
 
 
 def test_a_commit_keeps_the_note(lake: Lake) -> None:
-    lake.kernel.references.create("tx", Kind.BRANCH, NO_COMMIT, note=b"open")
+    lake.kernel.references.create_reference("tx", Kind.BRANCH, NO_COMMIT, note=b"open")
     lake.branch("tx").put("a", table())
     assert lake.branch("tx").reference.note == b"open"
 
@@ -311,5 +314,5 @@ def test_a_commit_keeps_the_note(lake: Lake) -> None:
 def test_a_note_that_is_too_long_is_refused(lake: Lake, store: HookedStore) -> None:
     before = everything(store)
     with pytest.raises(InvalidRequest, match="note"):
-        lake.kernel.references.create("tx", Kind.BRANCH, NO_COMMIT, note=b"x" * 1_000_000)
+        lake.kernel.references.create_reference("tx", Kind.BRANCH, NO_COMMIT, note=b"x" * 1_000_000)
     assert everything(store) == before

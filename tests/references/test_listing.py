@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.reference_rows import row_of
+from penstock.kernel.reference_rows import encode_reference_row
 from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind, Reference
@@ -32,8 +32,8 @@ class StepCountingStore(SqliteStore):
 
     steps = 0
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = super()._connect()
+    def _open_connection(self) -> sqlite3.Connection:
+        connection = super()._open_connection()
         connection.set_progress_handler(self._step, 1)
         return connection
 
@@ -51,7 +51,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     for number in range(9):
         lake.branch(f"work/{number}").create()
     with sqlite3.connect(place) as connection:
-        connection.executemany("INSERT INTO refs VALUES (?, ?, ?)", (row_of(_tag(n)) for n in range(100_000)))
+        connection.executemany(
+            "INSERT INTO refs VALUES (?, ?, ?)", (encode_reference_row(_tag(n)) for n in range(100_000))
+        )
     connection.close()
     yield lake
     lake.close()
@@ -156,7 +158,7 @@ def test_a_page_reads_no_more_rows_than_it_returns(lake: Lake, store: HookedStor
 
 def test_all_are_listed_beyond_one_page(lake: Lake, store: HookedStore) -> None:
     for number in range(2500):
-        row = row_of(_tag(number))
+        row = encode_reference_row(_tag(number))
         with store.inner.turn(row.name) as turn:
             turn.advance({}, row)
     assert len(lake.tags()) == 2500

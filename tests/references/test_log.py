@@ -109,7 +109,7 @@ def test_the_log_can_be_read_after_deletion_and_goes_on_after_a_new_creation(lak
 
 def test_a_reference_deleted_without_a_log_leaves_nothing(lake: Lake) -> None:
     lake.branch("job").create()
-    lake.kernel.references.delete("job", leave_log=False)
+    lake.kernel.references.delete_reference("job", leave_log=False)
     assert lake.deleted() == []
     with pytest.raises(ReferenceNotFound, match="'job'"):
         lake.reflog("job")
@@ -120,7 +120,7 @@ def test_a_reference_deleted_without_a_log_leaves_nothing(lake: Lake) -> None:
 def test_one_swap_is_one_entry_that_names_every_request_it_landed(store: HookedStore) -> None:
     kernel = new_kernel(store)
     put(kernel, "base")
-    kernel.references.create("dev", Kind.BRANCH, head(kernel))
+    kernel.references.create_reference("dev", Kind.BRANCH, head(kernel))
     kernel.commit("dev", [Put(Key("from-dev"), table())])
     source = head(kernel, "dev")
 
@@ -157,7 +157,7 @@ def test_reading_a_log_takes_no_more_than_it_needs(lake: Lake, store: HookedStor
 
 def _entries(kernel: Kernel) -> list[LogEntry]:
     found = []
-    for _, entry in kernel.references.log("main"):
+    for _, entry in kernel.references.walk_log("main"):
         found.append(entry)
         if len(found) == 3:
             break
@@ -169,16 +169,16 @@ def test_the_log_has_pointers_that_skip_along_it(clock: SetClock) -> None:
     kernel = new_kernel(store, clock)
     for number in range(500):
         put(kernel, f"t{number % 3}", message=str(number))
-    entries = dict(kernel.references.log("main"))
+    entries = dict(kernel.references.walk_log("main"))
     assert len(entries) == 501
     assert all(entries[one.jump].position < one.position for one in entries.values() if one.jump in entries)
     assert sum(one.jump != one.previous for one in entries.values()) > 100
-    newest = kernel.references.get("main").log
+    newest = kernel.references.get_reference("main").log
     counting = HookedStore(store)
     for position in (1, 2, 100, 255, 256, 257, 499, 501):
         fresh = new_kernel(counting)
         counting.fetched = 0
-        one, found = skip_pointers.back_to_depth(_reader(fresh), newest, position)
+        one, found = skip_pointers.walk_back_to_depth(_reader(fresh), newest, position)
         assert found == entries[one]
         assert found.position == position
         assert counting.fetched <= 3 * 9, f"to {position} in {counting.fetched} reads"

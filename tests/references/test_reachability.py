@@ -8,7 +8,7 @@ import pytest
 from penstock.errors import CommitNotFound
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.model.encoding import encode, object_id
+from penstock.model.encoding import encode, hash_object
 from penstock.model.objects import EMPTY_ROOT, CommitObject
 from tests.queue.hooks import HookedStore, SetClock, everything, new_lake, table
 
@@ -111,6 +111,6 @@ def test_a_commit_that_lost_its_swap_is_not_reachable(lake: Lake, store: HookedS
     """It is in the store, but was never anywhere."""
     lake.branch().put("a", table())
     stray = encode(CommitObject(root=EMPTY_ROOT, depth=1, generation=1, time_us=1))
-    store.store({object_id(stray): stray})
+    store.store({hash_object(stray): stray})
     with pytest.raises(CommitNotFound):
-        lake.branch("back").create(at=object_id(stray).hex())
+        lake.branch("back").create(at=hash_object(stray).hex())

@@ -11,7 +11,7 @@ from penstock.kernel import kernel
 from penstock.kernel.history import History
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.encoding import encode, object_id
+from penstock.model.encoding import encode, hash_object
 from penstock.model.objects import EMPTY_ROOT, CommitObject
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
@@ -159,14 +159,14 @@ def test_looking_for_an_abbreviated_id_reads_each_commit_once_however_many_branc
         lake.branch(f"b{number}").create()
         _commits(lake, 1, f"b{number}")
     steps = 0
-    read = History.link
+    read = History.read_ancestor
 
     def link(history: History, one: bytes) -> Any:
         nonlocal steps
         steps += 1
         return read(history, one)
 
-    monkeypatch.setattr(History, "link", link)
+    monkeypatch.setattr(History, "read_ancestor", link)
     with pytest.raises(CommitNotFound):
         lake.resolve("0123456789")
     assert steps <= 2 * (60 + 20)
@@ -195,9 +195,9 @@ def _alike() -> dict[bytes, bytes]:
     seen: dict[bytes, bytes] = {}
     for number in count():
         data = encode(CommitObject(root=EMPTY_ROOT, depth=1, generation=1, time_us=1, message=str(number)))
-        one = object_id(data)
+        one = hash_object(data)
         if one[:4] in seen:
-            return {object_id(seen[one[:4]]): seen[one[:4]], one: data}
+            return {hash_object(seen[one[:4]]): seen[one[:4]], one: data}
         seen[one[:4]] = data
     raise AssertionError
 
@@ -206,7 +206,7 @@ def test_an_abbreviated_id_of_two_commits_is_refused_with_both(lake: Lake, store
     pair = _alike()
     store.store(pair)
     for name, commit in zip(("left", "right"), pair, strict=True):
-        lake.kernel.references.create(name, Kind.BRANCH, commit)
+        lake.kernel.references.create_reference(name, Kind.BRANCH, commit)
     left, right = (commit.hex() for commit in pair)
     with pytest.raises(InvalidName, match="is ambiguous") as caught:
         lake.resolve(left[:8])
@@ -247,7 +247,7 @@ def test_the_empty_lake_can_be_named_by_its_id(lake: Lake) -> None:
 def test_a_revision_that_cannot_be_is_refused(lake: Lake, store: HookedStore, text: str) -> None:
     before = everything(store)
     with pytest.raises(InvalidName):
-        lake.kernel.resolve(text)
+        lake.kernel.resolve_revision(text)
     assert everything(store) == before
 
 
@@ -268,10 +268,10 @@ def test_a_commit_that_does_not_exist_is_named(lake: Lake) -> None:
 def test_walking_far_back_reads_little(clock: SetClock, store: HookedStore) -> None:
     kernel = new_kernel(store.inner, clock)
     made = [put(kernel, f"t{number % 3}", message=str(number)).head for number in range(1000)]
-    times = [kernel.history.commit(one).time_us for one in made]
+    times = [kernel.history.read_commit(one).time_us for one in made]
     for back in (1, 7, 500, 998):
         for text in (f"main~{back}", f"main*{_iso(datetime.fromtimestamp(times[-1 - back] / 1e6, UTC))}"):
             fresh = new_kernel(store, clock)
             store.fetched = 0
-            assert fresh.resolve(text)[0] == made[-1 - back]
+            assert fresh.resolve_revision(text)[0] == made[-1 - back]
             assert store.fetched <= 4 * 10, f"{text} in {store.fetched} reads"

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from penstock.cli.installation import release, requirements
+from penstock.cli.installation import parse_release, read_requirements
 
 ROOT: Final = Path(__file__).parents[2]
 CONSTRAINTS: Final = ROOT / "src" / "penstock" / "constraints.txt"
@@ -64,10 +64,10 @@ def test_the_constraints_name_exactly_what_is_tested() -> None:
 
 def test_the_lowest_versions_are_those_of_the_bounds() -> None:
     pins = {Requirement(line).name: line for line in lines(ROOT / "requirements" / "lowest.txt")}
-    for needed in requirements().values():
+    for needed in read_requirements().values():
         for one in needed:
-            [bound] = [release(version) for sign, version in one.bounds if sign == ">="]
-            pinned = release(pins[one.name].partition("==")[2])
+            [bound] = [parse_release(version) for sign, version in one.bounds if sign == ">="]
+            pinned = parse_release(pins[one.name].partition("==")[2])
             assert pinned[: len(bound)] == bound, f"{pins[one.name]}; run `make lock`"
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.model.references import Kind
 from penstock.stores.port import Store
 from penstock.testing import FaultyStore, HistoryChecker, Point, Recorder
@@ -64,20 +64,20 @@ def sweep_leftovers(store: Store, clock: TickingClock) -> None:
     kernel = Kernel(faulty, (), Settings(grace_s=60, nobody_writes=True), clock)
     client, scratch = Client(kernel, Recorder("main")), Client(kernel, Recorder("scratch"), "scratch")
     client.write(dict.fromkeys(TABLES, "kept"))
-    kernel.references.create("scratch", Kind.BRANCH, kernel.references.get("main").head)
+    kernel.references.create_reference("scratch", Kind.BRANCH, kernel.references.get_reference("main").head)
     again = {f"key{number}": "used again" for number in range(120)}
     scratch.write(again)
     scratch.write({f"key{number}": "not used again" for number in range(120)})
-    kernel.references.delete("scratch", leave_log=False)
+    kernel.references.delete_reference("scratch", leave_log=False)
     other = Client(Kernel(store, (), Settings(grace_s=60, nobody_writes=True), clock), Recorder("other"))
     faulty.at(Point.BEFORE_SWAP, partial(other.write, {"between": "1"}))
     client.write({"around": "1"})
     clock.pass_hours(1)
     beside = Client(Kernel(store, (), Settings(grace_s=60, nobody_writes=True), clock), Recorder("beside"))
     faulty.at(Point.DELETE, partial(beside.write, again))
-    swept = sweep(kernel)
+    swept = sweep_objects(kernel)
     assert swept.removed > 0
     fresh = Kernel(store, clock=clock)
     assert fsck(fresh).damages == ()
     assert Client(fresh, Recorder("reader")).read(again) == again
-    assert sweep(fresh).removed == 0
+    assert sweep_objects(fresh).removed == 0

@@ -29,7 +29,7 @@ def open_client(task: Task, recorder: Recorder) -> Client:
 
 def kill_in_commit(skip: int) -> None:
     """End the process at the n-th commit that was sent, before it is answered."""
-    send, sent = PostgresSession._send, [0]
+    send, sent = PostgresSession._send_statements, [0]
 
     def send_and_die(session: PostgresSession, steps: Any) -> Any:
         asked = send(session, steps)
@@ -39,7 +39,7 @@ def kill_in_commit(skip: int) -> None:
                 kill()
         return asked
 
-    setattr(PostgresSession, "_send", send_and_die)  # noqa: B010 - a method is replaced
+    setattr(PostgresSession, "_send_statements", send_and_die)  # noqa: B010 - a method is replaced
 
 
 def kill() -> None:

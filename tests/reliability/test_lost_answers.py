@@ -16,7 +16,7 @@ from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.kernel.description import read_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.lake.embedded import Embedded
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
@@ -162,7 +162,7 @@ def test_a_key_is_remembered_through_sweeps_for_as_long_as_promised() -> None:
     first = client.write({"a": "1"}, key="k")
     for _ in range(6):
         clock.pass_hours(24)
-        sweep(kernel)
+        sweep_objects(kernel)
         client.write({"b": str(clock())})
         assert Client(Kernel(data, (), None, clock), Recorder("other")).write({"a": "1"}, key="k") == first
     assert fsck(kernel).damages == ()

@@ -17,7 +17,7 @@ import pytest
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.model.references import Kind
 from penstock.stores.objectstore import ObjectStore
 from penstock.stores.port import Store
@@ -157,11 +157,11 @@ def sweep_while_committing(open_store: Callable[[], Store], commits: int, seed: 
         client = Client(kernel, recorder)
         try:
             for number in range(commits):
-                name, head = f"scratch{number}", kernel.references.get("main").head
-                kernel.references.create(name, Kind.BRANCH, head)
+                name, head = f"scratch{number}", kernel.references.get_reference("main").head
+                kernel.references.create_reference(name, Kind.BRANCH, head)
                 values = {f"table{n}": f"value {chance.randrange(3)}" for n in range(20)}
                 Client(kernel, Recorder("scratch"), name).write(values)
-                kernel.references.delete(name, leave_log=False)
+                kernel.references.delete_reference(name, leave_log=False)
                 client.write(dict.fromkeys(chance.sample([*values], 3), f"value {chance.randrange(3)}"))
         finally:
             done.set()
@@ -169,10 +169,10 @@ def sweep_while_committing(open_store: Callable[[], Store], commits: int, seed: 
     def keep_clean() -> None:
         nonlocal removed
         while not done.wait(0.2):
-            removed += sweep(keeper).removed
+            removed += sweep_objects(keeper).removed
 
     at_once(write, keep_clean)
-    removed += sweep(keeper).removed
+    removed += sweep_objects(keeper).removed
     fresh = Kernel(sweeping)
     chain = read_chain(fresh)
     violations = HistoryChecker(recorder.events).check(chain)

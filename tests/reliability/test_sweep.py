@@ -18,7 +18,7 @@ from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.sweep import SweepResult
 from penstock.lake.embedded import Embedded
-from penstock.model.encoding import object_id
+from penstock.model.encoding import hash_object
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
@@ -74,7 +74,7 @@ def leave_garbage(place: Place, *lines: str) -> frozenset[bytes]:
         lake.branch("scratch").commit([append("diary", line)])
     content = journal_at(lake.kernel, "diary", "scratch")
     assert content is not None
-    lake.kernel.references.delete("scratch", leave_log=False)
+    lake.kernel.references.delete_reference("scratch", leave_log=False)
     place.clock.pass_hours(1)
     assert len(content.objects) == len(lines)
     return frozenset(content.objects)
@@ -158,7 +158,7 @@ def test_a_tree_that_grows_back_into_nodes_that_were_garbage_keeps_them(place: P
     lake.branch("scratch").create()
     more = [Put(Key(f"z{number:03}"), IcebergTable(metadata_location="1")) for number in range(200)]
     lake.branch("scratch").commit(more)
-    lake.kernel.references.delete("scratch", leave_log=False)
+    lake.kernel.references.delete_reference("scratch", leave_log=False)
     place.clock.pass_hours(1)
     store = FaultyStore(place.data)
     gate = store.pause(Point.DELETE)
@@ -307,7 +307,7 @@ def _land_while_listed(place: Place, request: int, is_before: bool) -> bool:
     def land() -> None:
         other = place.lake()
         other.merge("z-job", "main")
-        other.kernel.references.delete("z-job", leave_log=False)
+        other.kernel.references.delete_reference("z-job", leave_log=False)
 
     store = MovesWhileListed(place.data, land, request, is_before)
     place.lake(store).sweep()
@@ -331,7 +331,7 @@ def test_a_sweep_that_breaks_off_leaves_a_whole_lake_and_the_next_one_finishes(p
 
 def test_an_object_that_nobody_can_read_is_swept_like_other_garbage(place: Place) -> None:
     for data in (b"\xc1", b"", b"not an object", b"\x92\xa4leaf", b"\x91\xa7unknown"):
-        place.data.store({object_id(data + b"!"): data})
+        place.data.store({hash_object(data + b"!"): data})
     place.clock.pass_hours(8 * 24)  # each may have been a receipt
     assert place.lake().sweep().removed >= 5
 
@@ -415,7 +415,7 @@ def _scratch(lake: Lake, name: str, line: str, merge: bool) -> None:
     branch.commit([append("diary", line)])
     if merge:
         lake.merge(name, "main")
-    lake.kernel.references.delete(name, leave_log=False)
+    lake.kernel.references.delete_reference(name, leave_log=False)
 
 
 @pytest.mark.parametrize("locking", [True, False])

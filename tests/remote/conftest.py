@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 import penstock
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
@@ -48,7 +48,7 @@ class Switch:
         self.afterwards: Callable[[Call[Any]], None] = _nothing
         """Told every call that was carried out, before it is answered."""
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         assert self.lake is not None
         answer = self.lake.do(call, progress)
         self.afterwards(call)

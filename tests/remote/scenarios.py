@@ -32,7 +32,7 @@ from penstock.formats.lance.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import GetTransaction, NoteReads
-from penstock.model.content import AnyContent, Unknown, content_types
+from penstock.model.content import AnyContent, Unknown, load_content_types
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
@@ -604,4 +604,4 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
-assert len(CONTENTS) == len(content_types()) - 1, "every type of content but a namespace"
+assert len(CONTENTS) == len(load_content_types()) - 1, "every type of content but a namespace"

@@ -131,7 +131,7 @@ def test_overwriting_partitions_leaves_the_others(lake: Lake, orders: Table) -> 
     assert sorted(orders.to_arrow()["amount"].to_pylist()) == [0, 22]
     with pytest.raises(InvalidRequest, match="rows of day=3"):
         orders.overwrite(days("3"), partitions={"day": "2"})
-    assert not lake.places.at(orders.get_commits().location).list("day=3")
+    assert not lake.places.open_place(orders.get_commits().location).list("day=3")
     with pytest.raises(InvalidRequest, match="not a partition column"):
         orders.overwrite(days("3"), partitions={"amount": 2})
     choices: list[Any] = [{}, [], [{}]]
@@ -224,7 +224,7 @@ def test_a_branch_has_versions_of_its_own_until_it_is_merged(lake: Lake, orders:
     (only,) = mine.commits
     assert (mine.latest_version, only.version) == (2, 2)
     assert only.name.startswith("_penstock/")
-    assert lake.places.at(mine.location).size(only.name) == only.size
+    assert lake.places.open_place(mine.location).size(only.name) == only.size
     lake.merge("dev")
     assert read_days(orders) == ["1", "2", "3", "4"]
     assert sorted(published(orders).to_pyarrow_table()["day"].to_pylist()) == ["1", "2", "3", "4"]

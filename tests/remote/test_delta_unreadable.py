@@ -11,7 +11,7 @@ from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCo
 from penstock.lake.answers import LandedRequest
 from penstock.lake.call import AFTER_DOUBT
 from penstock.lake.job_files import is_refusal
-from penstock.lake.remote_outcome import recover
+from penstock.lake.remote_outcome import recover_answer
 from penstock.model.keys import Key
 
 HEAD = "ab" * 32
@@ -31,7 +31,7 @@ def test_what_landed_and_cannot_be_read_any_more_is_not_known_to_be_refused(call
         raise CommitNotFound("the branch is gone")
 
     with pytest.raises(OutcomeUnknown, match="was applied as commit") as raised:
-        recover(ask, call, LandedRequest(commits=(HEAD,), head=HEAD))
+        recover_answer(ask, call, LandedRequest(commits=(HEAD,), head=HEAD))
     assert not is_refusal(raised.value)
 
 

@@ -46,7 +46,7 @@ from penstock.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
-from penstock.lake.remote_outcome import recover
+from penstock.lake.remote_outcome import recover_answer
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -309,7 +309,7 @@ def test_a_commit_that_may_not_be_read_is_told_to_be_applied() -> None:
 
     call = CommitOperations(operations=(), branch="dev", idempotency_key="k")
     with pytest.raises(OutcomeUnknown, match=f"was applied as commit {'ab' * 32}") as caught:
-        recover(closed, call, LandedRequest(commits=(), head="ab" * 32))
+        recover_answer(closed, call, LandedRequest(commits=(), head="ab" * 32))
     assert caught.value.details == {"key": "k", "name": "dev", "commit": "ab" * 32}
 
 

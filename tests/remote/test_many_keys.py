@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.errors import ReferenceNotFound
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call, GetContents, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -32,7 +32,7 @@ class Restless:
         self._lake = lake
         self.calls: list[Call[Any]] = []
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         self.calls.append(call)
         found = self._lake.do(call, progress)
         self._lake.commit([Put(key, table(len(self.calls))) for key in KEYS])

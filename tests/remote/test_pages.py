@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock import Delete, IcebergTable, Key, Put
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call, Diff, GetChanges, ListCommits
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
@@ -29,7 +29,7 @@ class Interfering(RemoteCatalogue):
         self._between = between
         self.pages = 0
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         answer = super().do(call, progress)
         if isinstance(call, GetChanges | Diff | ListCommits):
             self.pages += 1

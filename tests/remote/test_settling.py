@@ -22,7 +22,7 @@ from penstock.errors import (
     ReferenceNotFound,
 )
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake import remote_connection, remote_sender
 from penstock.lake.answers import About
 from penstock.lake.call import request_digest
@@ -42,7 +42,7 @@ from penstock.lake.calls import (
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
-from penstock.lake.remote_outcome import holds_for_every_try
+from penstock.lake.remote_outcome import is_same_for_every_try
 from penstock.lake.remote_sender import SETTLE_S
 from penstock.model.keys import Key
 from penstock.model.operations import Put
@@ -197,8 +197,8 @@ OF_THE_MOMENT: list[tuple[WriteCall[Any], PenstockError]] = [
 
 
 def test_a_conflict_holds_for_every_try_only_if_all_of_them_began_with_the_same_commits() -> None:
-    assert [call for call, error in CERTAIN if not holds_for_every_try(call, error)] == []
-    assert [call for call, error in OF_THE_MOMENT if holds_for_every_try(call, error)] == []
+    assert [call for call, error in CERTAIN if not is_same_for_every_try(call, error)] == []
+    assert [call for call, error in OF_THE_MOMENT if is_same_for_every_try(call, error)] == []
 
 
 class _Workers(Switch):
@@ -209,7 +209,7 @@ class _Workers(Switch):
         self._first, self.lake = first, other
         self._writes = 0
 
-    def do(self, call: Call[Any], progress: Progress = silent) -> Any:
+    def do(self, call: Call[Any], progress: Progress = show_no_progress) -> Any:
         self._writes += isinstance(call, WriteCall)
         if isinstance(call, WriteCall) and self._writes == 1:
             return self._first.do(call, progress)

@@ -11,9 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.expression_text import parse_condition_text, parse_expression
-from penstock.formats.rows.row_expressions import RowFrames, needed_predicate
+from penstock.formats.rows.row_expressions import RowFrames, find_needed_predicate
 
 NAN = float("nan")
 ROWS = pa.RecordBatch.from_pydict(
@@ -26,7 +26,7 @@ ROWS = pa.RecordBatch.from_pydict(
         "st": [{"c": 1}, None, {"c": 3}, {"c": None}],
     }
 )
-SCHEMA = schema_of(ROWS.schema)
+SCHEMA = make_schema(ROWS.schema)
 FRAMES = RowFrames.of(t=ROWS)
 
 VALUES: list[tuple[str, list[Any]]] = [
@@ -112,7 +112,7 @@ def test_decimals_become_the_nearest_doubles(precision: int, scale: int) -> None
     limit = 10**precision
     values = [Decimal(random.randrange(1 - limit, limit)).scaleb(-scale) for _ in range(500)]
     rows = pa.RecordBatch.from_pydict({"m": pa.array([*values, None], pa.decimal128(precision, scale))})
-    expression = parse_expression("cast(m as double)", {"t": schema_of(rows.schema)})
+    expression = parse_expression("cast(m as double)", {"t": make_schema(rows.schema)})
     assert expression.evaluate(RowFrames.of(t=rows)).to_pylist() == [*map(float, values), None]
 
 
@@ -123,7 +123,7 @@ def test_a_condition_is_a_boolean() -> None:
 
 def test_files_are_left_out_by_the_parts_of_a_condition_that_statistics_tell() -> None:
     condition = parse_condition_text("a > 1 and upper(s) = 'X' and (s = 'x' or a = 2)", {"t": SCHEMA})
-    needed = needed_predicate(condition.root, "t")
+    needed = find_needed_predicate(condition.root, "t")
     assert needed is not None
     assert len(needed.parts) == 2  # type: ignore[union-attr]
 

@@ -107,7 +107,7 @@ def test_a_preview_tells_in_words_what_is_in_conflict(lake: Lake) -> None:
     assert "sales.ownconflict" in shown
     assert "created" in shown
     assert "1 file added, 1 row added" in shown
-    for line in result.conflicts[0].in_merge():
+    for line in result.conflicts[0].describe_in_merge():
         assert line in shown
     assert words(lake.merge("main", "dev", keys={"sales.own": "drop"})).startswith("Done")
 

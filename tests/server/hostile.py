@@ -30,7 +30,7 @@ from penstock.errors import PenstockError
 from penstock.formats.files.lake.calls import BeginJob, ListFiles
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.lake.transactions.calls import BeginTransaction, GetTransaction
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -117,9 +117,9 @@ class Victim:
             lake.commit([_table("sales.orders", CANARY)], branch=branch, **secret)  # type: ignore[arg-type]
         lake.tag("secret-v1").create(at="secret")
         for name, grants in TOKENS.items():
-            self.tokens[name], call = new_token(name, grants)
+            self.tokens[name], call = make_token(name, grants)
             lake.do(call)
-        self.tokens["boss"], call = new_token("boss", ["admin"])
+        self.tokens["boss"], call = make_token("boss", ["admin"])
         lake.do(call)
         lake.finish_background()
 

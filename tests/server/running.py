@@ -27,7 +27,7 @@ from penstock.metrics.memory import Metrics
 from penstock.processes.pool import ProcessPool
 from penstock.server.access import AccessGate, OpenGate
 from penstock.server.app import ROW_WORK_IMPORTS, Application
-from penstock.server.connection import connection_type
+from penstock.server.connection import make_connection_class
 from penstock.server.limits import Limits
 from penstock.server.logs import Log, LogLevel
 from penstock.server.routes import Api
@@ -318,7 +318,7 @@ def local(
     sockets = ConnectionLimits(limits, lines, metrics) if bounds_connections else None
     config = uvicorn.Config(
         application,
-        http=connection_type(head_timeout_s, sockets),
+        http=make_connection_class(head_timeout_s, sockets),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -30,7 +30,7 @@ from penstock.server.acceptor_process import (
     UNTAKEN_MAX,
     is_plain_probe,
 )
-from penstock.server.listener import bind
+from penstock.server.listener import open_listener
 from tests.queue.hooks import wait_until
 from tests.server.running import Program, Reply, program, read_all
 from tests.server.test_serve import COMMITS, LAKE, commit, wait_for_end, workers
@@ -63,7 +63,7 @@ class Alone:
     def __init__(
         self, stuck_s: float, untaken_s: float | None = None, listener: socket.socket | None = None
     ) -> None:
-        self.listener = bind("127.0.0.1", 0) if listener is None else listener
+        self.listener = open_listener("127.0.0.1", 0) if listener is None else listener
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(60)
         command = [sys.executable, "-I", "-S", acceptor_process.__file__]
@@ -300,9 +300,9 @@ def test_a_connection_that_cannot_be_sent_now_is_sent_later(monkeypatch: pytest.
     monkeypatch.setattr(socket, "send_fds", refusing)
     channel, theirs = socket.socketpair()
     channel.settimeout(60)
-    with bind("127.0.0.1", 0) as listener, channel, theirs, ThreadPoolExecutor(1) as threads:
+    with open_listener("127.0.0.1", 0) as listener, channel, theirs, ThreadPoolExecutor(1) as threads:
         address = listener.getsockname()
-        running = threads.submit(acceptor_process.AcceptorLoop(listener, theirs, 3600).run)
+        running = threads.submit(acceptor_process.AcceptorLoop(listener, theirs, 3600).run_until_closed)
         channel.send(b".")
         try:
             with socket.create_connection(address, timeout=60) as client:

@@ -26,7 +26,7 @@ from penstock.model.operations import Delete, Unchanged
 from penstock.model.references import Kind
 from penstock.server.access import Caller, CheckedCatalogue, OpenGate
 from penstock.server.access.checked_catalogue import LAKE_RULES
-from penstock.server.access.format_rules import format_rules
+from penstock.server.access.format_rules import load_format_rules
 from penstock.stores.memory import MemoryStore
 from tests.server.access import CALLERS, HOLDERS, caller, guarded, new_lake, put, rows_of
 
@@ -407,7 +407,7 @@ def is_expected(error: PenstockError) -> bool:
 
 
 def test_every_call_has_a_rule_and_a_case_that_refuses_or_allows_it() -> None:
-    assert {*LAKE_RULES, *format_rules()} == set(calls.CALLS)
+    assert {*LAKE_RULES, *load_format_rules()} == set(calls.CALLS)
     lake = new_lake()
     assert {type(make(lake)) for make, _ in CASES} == set(calls.CALLS)
 

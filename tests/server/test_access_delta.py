@@ -12,17 +12,17 @@ import pytest
 import penstock
 from penstock.errors import Denied, InvalidRequest, LocationRefused
 from penstock.formats.delta.lake.calls import CreateTable, GetTableStatus
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.row_input import schema_text
+from penstock.lake.row_input import write_schema_text
 from penstock.model.keys import Key
 from penstock.server.access import CheckedCatalogue
 from tests.server.access import caller
 
 ROWS = pa.table({"day": ["1"]})
-SCHEMA = schema_text(ROWS.schema)
+SCHEMA = write_schema_text(ROWS.schema)
 R = TypeVar("R")
 
 
@@ -33,7 +33,7 @@ class Noting:
         self._catalogue, self.page_max = catalogue, catalogue.page_max
         self.asked: list[Call[object]] = []
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         self.asked.append(call)  # type: ignore[arg-type]
         return self._catalogue.do(call, progress)
 

@@ -27,7 +27,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, CommitTransaction
 from penstock.model.clock import now_us
-from penstock.model.commits import KEY_MAX_CHARS, given_key, owned_key
+from penstock.model.commits import KEY_MAX_CHARS, add_key_owner, remove_key_owner
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
@@ -121,7 +121,7 @@ def test_nobody_asks_for_the_outcome_of_anothers_key(lake: Lake) -> None:
 
 
 def test_a_key_with_the_mark_of_another_token_is_none_of_theirs(lake: Lake) -> None:
-    marked = owned_key(KEY, "hr-job")
+    marked = add_key_owner(KEY, "hr-job")
     hr = as_token(lake, "hr-job", *HR)
     forger = as_token(lake, "sales-job", *SALES)
     forged = forger.do(commit("sales.orders", idempotency_key=marked))
@@ -154,7 +154,7 @@ def test_a_key_may_be_as_long_as_ever(lake: Lake) -> None:
     for wrong in ("", longest + "k", "a\nb"):
         with pytest.raises(InvalidRequest, match="1 to 200 printable characters"):
             one.do(commit("sales.orders", "x", idempotency_key=wrong))
-    assert given_key(owned_key(longest, "one")) == longest
+    assert remove_key_owner(add_key_owner(longest, "one")) == longest
 
 
 def test_a_request_in_doubt_names_the_key_that_was_given() -> None:

@@ -56,8 +56,8 @@ def keys(*patterns: str) -> GrantedKeys:
 def test_patterns_cover_keys_as_people_write_them(
     pattern: str, covered: list[str], others: list[str]
 ) -> None:
-    assert [key for key in covered if not keys(pattern).covers(Key.parse(key))] == []
-    assert [key for key in others if keys(pattern).covers(Key.parse(key))] == []
+    assert [key for key in covered if not keys(pattern).covers_key(Key.parse(key))] == []
+    assert [key for key in others if keys(pattern).covers_key(Key.parse(key))] == []
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ class Marked:
             mark
             for mark, (key, commit) in self.marks.items()
             if not any(
-                commit in reached and caller.keys(Role.READ, name).covers(key)
+                commit in reached and caller.find_granted_keys(Role.READ, name).covers_key(key)
                 for name, reached in self._reached.items()
             )
         ]

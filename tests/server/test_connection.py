@@ -420,16 +420,16 @@ def test_a_refused_connection_that_asks_nothing_is_closed(
 def test_some_open_files_are_kept_for_the_server_itself(lake: Lake) -> None:
     log, metrics = io.BytesIO(), Metrics()
     sockets = ConnectionLimits(Limits(connections_max=10), Log(log, LogLevel.DEBUG), metrics)
-    assert not sockets.doubt
+    assert not sockets.capacity_warning
     last = sockets.files_max - 1
     for _ in range(100):
         with pytest.raises(
             Throttled, match="reserves the remaining ones for its own work; raise the limit of open files"
         ):
-            sockets.admit("192.0.2.7", last)
+            sockets.admit_connection("192.0.2.7", last)
     assert log.getvalue().count(b"\n") == 1
     assert metrics.snapshot().count(HTTP_REFUSALS, reason="open_files") == 100
-    sockets.give_back(sockets.admit("192.0.2.7", 20))
+    sockets.return_slot(sockets.admit_connection("192.0.2.7", 20))
     assert sockets.open == 0
 
 
@@ -437,7 +437,7 @@ def test_who_runs_a_server_is_told_that_open_files_are_too_few_for_its_connectio
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     sockets = ConnectionLimits(Limits(connections_max=1_000_000), Log(io.BytesIO(), LogLevel.DEBUG))
     if most < 1_000_000 and most != resource.RLIM_INFINITY:
-        assert f"the limit of open files, {most:,}, leaves room for" in sockets.doubt
-        assert "raise it ('ulimit -n', LimitNOFILE of systemd) to 1,000,5" in sockets.doubt
+        assert f"the limit of open files, {most:,}, leaves room for" in sockets.capacity_warning
+        assert "raise it ('ulimit -n', LimitNOFILE of systemd) to 1,000,5" in sockets.capacity_warning
     else:
-        assert not sockets.doubt
+        assert not sockets.capacity_warning

@@ -23,8 +23,8 @@ from penstock import DeltaTable, IcebergTable, IcebergView, Key, LanceTable, Nam
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.model.content import AnyContent
-from penstock.server.openapi import describe
-from penstock.server.run import all_apis
+from penstock.server.openapi import describe_apis
+from penstock.server.run import load_apis
 from tests.server.running import local
 
 CHECKS = [
@@ -33,7 +33,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-SCHEMA = schemathesis.openapi.from_dict(describe(all_apis()))
+SCHEMA = schemathesis.openapi.from_dict(describe_apis(load_apis()))
 OPERATIONS: dict[str, APIOperation[Any, Any, Any, Any]] = {
     cast("Any", found).ok().label: cast("Any", found).ok() for found in SCHEMA.get_all_operations()
 }
@@ -48,7 +48,7 @@ def url() -> Iterator[str]:
     """A server with a lake that has some of everything."""
     with open_lake("memory:", author="ada") as lake:
         _fill(lake)
-        with local(lake.catalogue, all_apis()) as server:
+        with local(lake.catalogue, load_apis()) as server:
             yield server.url
 
 

@@ -18,14 +18,14 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.server.access import TokenGate
 from penstock.server.error_redaction import RedactingCatalogue
-from penstock.server.run import all_apis
+from penstock.server.run import load_apis
 from tests.server.running import Local, local
 
 R = TypeVar("R")
@@ -41,7 +41,7 @@ class Failing:
         self._catalogue, self.page_max = catalogue, catalogue.page_max
         self.error: PenstockError | None = None
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         if self.error is not None:
             raise self.error
         return self._catalogue.do(call, progress)
@@ -55,11 +55,11 @@ def failing(lake: Lake, error: PenstockError) -> Iterator[tuple[Local, dict[str,
     """A server that knows its tokens, and whose store then fails; and what to show it, by kind of caller."""
     shown = {"nobody": f"Bearer penstock_000000000000_{'A' * 43}"}
     for name, grant in (("reader", "read"), ("admin", "admin")):
-        text, call = new_token(name, [grant])
+        text, call = make_token(name, [grant])
         lake.catalogue.do(call)
         shown[name] = f"Bearer {text}"
     store = Failing(lake.catalogue)
-    with local(store, all_apis(), gate=TokenGate(RedactingCatalogue(store))) as server:
+    with local(store, load_apis(), gate=TokenGate(RedactingCatalogue(store))) as server:
         assert server.get(ROUTES[0], authorization=shown["admin"]).status == 200
         store.error = error
         yield server, shown
@@ -114,9 +114,9 @@ def test_the_log_says_why_whoever_asked(lake: Lake) -> None:
 
 
 def test_a_refusal_of_the_server_itself_is_told_in_full(lake: Lake) -> None:
-    text, call = new_token("etl", ["read:main"])
+    text, call = make_token("etl", ["read:main"])
     lake.catalogue.do(call)
-    with local(lake.catalogue, all_apis(), gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
+    with local(lake.catalogue, load_apis(), gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
         reply = server.ask("GET", "/api/penstock/v1/tokens", headers={"authorization": f"Bearer {text}"})
     assert reply.status == 403
     assert "token 'etl' may not administer the lake" in reply.message

@@ -15,10 +15,10 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.tokens import new_token, parse_grant
+from penstock.lake.tokens import make_token, parse_grant
 from penstock.server import health, openapi
 from penstock.server.access import AccessGate, OpenGate, TokenGate
-from penstock.server.health import Readiness, server_api
+from penstock.server.health import Readiness, make_server_api
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.routes import Api
 from tests.queue.hooks import wait_until
@@ -27,7 +27,7 @@ from tests.server.running import Reply, local
 
 def own_api(catalogue: Catalogue, readiness: Readiness | None = None, gate: AccessGate | None = None) -> Api:
     figures = MetricsEndpoint()
-    return server_api((), readiness or Readiness(catalogue), gate or OpenGate(), figures.text)
+    return make_server_api((), readiness or Readiness(catalogue), gate or OpenGate(), figures.render_metrics)
 
 
 def test_a_server_with_a_lake_that_answers_is_there_and_ready(lake: Lake) -> None:
@@ -50,21 +50,21 @@ def test_a_server_whose_lake_moved_away_is_not_ready(tmp_path: Path) -> None:
     with open_lake(tmp_path / "one", create=True) as lake:
         move_lake(str(tmp_path / "one"), str(tmp_path / "two"))
         with pytest.raises(Unavailable, match="is being moved, or has moved"):
-            Readiness(lake.catalogue).require()
+            Readiness(lake.catalogue).require_ready()
 
 
 def test_the_description_is_made_once_however_many_ask_for_it_at_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, go = list[int](), threading.Event()
-    describe = openapi.describe
+    describe = openapi.describe_apis
 
     def slowly(apis: Sequence[Api]) -> dict[str, Any]:
         made.append(1)
         assert go.wait(30)
         return describe(apis)
 
-    monkeypatch.setattr(openapi, "describe", slowly)
+    monkeypatch.setattr(openapi, "describe_apis", slowly)
     with local(lake.catalogue, [own_api(lake.catalogue)]) as server:
         replies = list[Reply]()
         threads = [
@@ -107,11 +107,11 @@ def test_a_server_whose_store_does_not_answer_is_not_ready_until_it_does(
     readiness = Readiness(stuck)  # type: ignore[arg-type]
     for _ in range(3):
         with pytest.raises(Unavailable, match="has not answered"):
-            readiness.require()
+            readiness.require_ready()
     assert stuck.asked == 1, "nobody asks again while an answer is awaited"
     monkeypatch.setattr(health, "PROBE_TIMEOUT_S", 60.0)
     stuck.free.set()
-    readiness.require()
+    readiness.require_ready()
 
 
 def test_an_error_of_the_store_is_told_by_its_code_only(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_an_error_of_the_store_is_told_by_its_code_only(lake: Lake, monkeypatch:
 
     monkeypatch.setattr(lake.catalogue, "do", fail)
     with pytest.raises(Unavailable) as refused:
-        Readiness(lake.catalogue).require()
+        Readiness(lake.catalogue).require_ready()
     assert refused.value.message == "the lake's store cannot be used at the moment (unavailable)"
 
 
@@ -139,7 +139,7 @@ def test_metrics_name_branches_so_they_are_for_those_who_may_read_all(
 ) -> None:
     headers = {}
     if grants is not None:
-        text, call = new_token("scraper", tuple(map(parse_grant, grants)), None)
+        text, call = make_token("scraper", tuple(map(parse_grant, grants)), None)
         lake.catalogue.do(call)
         headers["authorization"] = f"Bearer {text}"
     gate = TokenGate(lake.catalogue)

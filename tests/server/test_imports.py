@@ -16,7 +16,7 @@ import penstock
 from penstock.server.library_preload import import_libraries
 from penstock.server.logs import Log, LogLevel
 from penstock.server.native import NATIVE
-from penstock.server.run import all_apis
+from penstock.server.run import load_apis
 from tests.lance.rest.talking import Talk, some_rows
 from tests.server.running import Program, program
 
@@ -86,5 +86,5 @@ def test_what_is_not_installed_is_left_out_and_what_is_broken_is_told(
 
 
 def test_all_that_apis_name_is_there_with_all_extras() -> None:
-    for name in {name for api in all_apis() for name in api.imports}:
+    for name in {name for api in load_apis() for name in api.imports}:
         import_module(name)

@@ -39,7 +39,7 @@ def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
 )
 def test_a_token_in_a_path_is_masked_however_it_is_encoded(path: str) -> None:
     stream = io.BytesIO()
-    Log(stream).request(line(path))
+    Log(stream).log_request(line(path))
     assert b"SeCrEt" not in stream.getvalue()
     assert b"***" in stream.getvalue()
 
@@ -50,7 +50,7 @@ def line(path: str) -> LogLineWriter:
 
 def test_a_line_is_one_object_whatever_the_path_holds() -> None:
     stream = io.BytesIO()
-    Log(stream).request(line('/a\n"b\x00' + "c" * 1000))
+    Log(stream).log_request(line('/a\n"b\x00' + "c" * 1000))
     [written] = stream.getvalue().splitlines()
     assert len(json.loads(written)["path"]) == PATH_MAX_CHARS
 
@@ -58,10 +58,10 @@ def test_a_line_is_one_object_whatever_the_path_holds() -> None:
 def test_less_is_said_at_a_higher_level() -> None:
     stream = io.BytesIO()
     log = Log(stream, LogLevel.ERROR)
-    assert not log.wants(LogLevel.WARNING)
-    log.say(LogLevel.WARNING, "not so bad")
+    assert not log.wants_level(LogLevel.WARNING)
+    log.log_message(LogLevel.WARNING, "not so bad")
     assert stream.getvalue() == b""
-    log.say(LogLevel.ERROR, "bad")
+    log.log_message(LogLevel.ERROR, "bad")
     assert json.loads(stream.getvalue())["message"] == "bad"
 
 
@@ -81,4 +81,4 @@ def test_what_libraries_log_has_the_same_form() -> None:
 def test_a_log_that_nobody_reads_any_more_stops_nothing() -> None:
     stream = io.BytesIO()
     stream.close()
-    Log(stream).request(line("/a"))
+    Log(stream).log_request(line("/a"))

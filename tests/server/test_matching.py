@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, MethodNotAllowed, PenstockError, RouteNotFound
 from penstock.model.keys import Key
-from penstock.server.route_matcher import RouteMatcher, parameters
+from penstock.server.route_matcher import RouteMatcher, list_parameters
 from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.wire import json
 
@@ -75,7 +75,7 @@ MATCHING = RouteMatcher((api("", route("GET", "/healthz"), route("GET", "/")), T
 def test_a_request_finds_its_route_and_decoded_parameters(
     method: str, path: str, label: str, values: dict[str, str]
 ) -> None:
-    found = MATCHING.find(method, path)
+    found = MATCHING.find_route(method, path)
     assert (found.label, found.path) == (label, values)
 
 
@@ -84,29 +84,29 @@ def test_a_request_finds_its_route_and_decoded_parameters(
 )
 def test_a_path_that_no_route_has_is_not_found(path: str) -> None:
     with pytest.raises(RouteNotFound):
-        MATCHING.find("GET", path)
+        MATCHING.find_route("GET", path)
 
 
 def test_another_method_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(MethodNotAllowed) as refused:
-        MATCHING.find("PUT", "/api/v2/trees/main")
+        MATCHING.find_route("PUT", "/api/v2/trees/main")
     assert refused.value.details["allowed"] == ("DELETE", "GET", "HEAD")
 
 
 def test_a_parameter_that_is_not_text_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        MATCHING.find("GET", "/api/v2/trees/%FF")
+        MATCHING.find_route("GET", "/api/v2/trees/%FF")
     assert refused.value.details["field"] == "ref"
 
 
 def test_what_is_wrong_below_a_prefix_is_said_by_its_api() -> None:
-    assert MATCHING.api("/api/v2/nope") is TREES
-    assert MATCHING.api("/api/v3/nope").name == "root"
+    assert MATCHING.find_api("/api/v2/nope") is TREES
+    assert MATCHING.find_api("/api/v3/nope").name == "root"
 
 
 def test_the_first_route_of_the_table_wins() -> None:
     both = RouteMatcher((api("/x", route("GET", "/{any}"), route("GET", "/fixed")),))
-    assert both.find("GET", "/x/fixed").label == "GET /{any}"
+    assert both.find_route("GET", "/x/fixed").label == "GET /{any}"
 
 
 def test_a_pattern_with_a_group_of_its_own_is_refused_when_the_server_is_made() -> None:
@@ -120,6 +120,6 @@ def test_parameters_of_several_values_are_known() -> None:
         max_records: int | None = None
         filters: list[str] | None = None
 
-    assert parameters(Query) == {"key": True, "maxRecords": False, "filters": True}
+    assert list_parameters(Query) == {"key": True, "maxRecords": False, "filters": True}
     nothing: Any = None
-    assert parameters(nothing) == {}
+    assert list_parameters(nothing) == {}

@@ -13,18 +13,18 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from penstock.lake.lake import Lake
 from penstock.server import api_page
 from penstock.server.access import OpenGate
-from penstock.server.health import Readiness, server_api
-from penstock.server.openapi import describe
+from penstock.server.health import Readiness, make_server_api
+from penstock.server.openapi import describe_apis
 from penstock.server.routes import Api, Route
-from penstock.server.run import all_apis
+from penstock.server.run import load_apis
 from tests.server.running import local
 from tests.server.trying import Trial, trial_api
 
 
 @pytest.fixture
 def apis(lake: Lake) -> tuple[Api, ...]:
-    own = server_api(all_apis(), Readiness(lake.catalogue), OpenGate(), lambda: b"")
-    return (own, *all_apis(), trial_api(Trial()))
+    own = make_server_api(load_apis(), Readiness(lake.catalogue), OpenGate(), lambda: b"")
+    return (own, *load_apis(), trial_api(Trial()))
 
 
 def operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -35,11 +35,11 @@ def operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 @pytest.mark.verify
 def test_the_description_is_valid(apis: tuple[Api, ...]) -> None:
-    OpenAPIV31SpecValidator(describe(apis)).validate()
+    OpenAPIV31SpecValidator(describe_apis(apis)).validate()
 
 
 def test_every_route_is_described_with_everything_it_takes(apis: tuple[Api, ...]) -> None:
-    described = {(method, path): operation for method, path, operation in operations(describe(apis))}
+    described = {(method, path): operation for method, path, operation in operations(describe_apis(apis))}
     routes = [(api, route) for api in apis for route in api.routes]
     assert len(described) == len(routes)
     for api, route in routes:
@@ -52,19 +52,19 @@ def test_every_route_is_described_with_everything_it_takes(apis: tuple[Api, ...]
 
 
 def test_every_operation_has_an_id_of_its_own(apis: tuple[Api, ...]) -> None:
-    ids = [operation["operationId"] for _, _, operation in operations(describe(apis))]
+    ids = [operation["operationId"] for _, _, operation in operations(describe_apis(apis))]
     assert len(set(ids)) == len(ids)
 
 
 def test_only_public_routes_need_no_token(apis: tuple[Api, ...]) -> None:
-    description = describe(apis)
+    description = describe_apis(apis)
     assert description["security"] == [{"token": []}]
     public = {path for _, path, operation in operations(description) if operation.get("security") == []}
     assert public == {"/healthz", "/readyz", "/openapi.json", "/docs", "/", "/try/open"}
 
 
 def test_what_a_query_takes_are_parameters(apis: tuple[Api, ...]) -> None:
-    echo = describe(apis)["paths"]["/try/echo/{name}"]["get"]
+    echo = describe_apis(apis)["paths"]["/try/echo/{name}"]["get"]
     found = {(one["name"], one["in"]): one["schema"].get("type") for one in echo["parameters"]}
     assert found == {
         ("name", "path"): "string",
@@ -96,7 +96,9 @@ def test_the_page_shows_every_route_and_loads_nothing(lake: Lake, apis: tuple[Ap
             assert "default-src 'none'" in reply.headers["content-security-policy"]
             text = reply.body.decode()
             assert all(
-                f"<code>{api.prefix}{route.path}</code>" in text for api in all_apis() for route in api.routes
+                f"<code>{api.prefix}{route.path}</code>" in text
+                for api in load_apis()
+                for route in api.routes
             )
             tags = Tags(text)
             assert not tags.names & {"script", "link", "img", "iframe", "form"}
@@ -108,7 +110,7 @@ def test_the_page_shows_every_route_and_loads_nothing(lake: Lake, apis: tuple[Ap
 
 
 def test_the_page_shows_fields_and_says_errors_once_for_each_api(apis: tuple[Api, ...]) -> None:
-    text = api_page.render(describe(apis)).body.decode()
+    text = api_page.render_api_page(describe_apis(apis)).body.decode()
     assert "$ref" not in text
     assert "9223372036854775807" not in text
     assert text.count("Too Many Requests") == len(apis)
@@ -131,6 +133,6 @@ def test_the_page_escapes_whatever_a_description_says(apis: tuple[Api, ...]) -> 
         error_schema=None,
         strict_query=True,
     )
-    text = api_page.render(describe((api,))).body.decode()
+    text = api_page.render_api_page(describe_apis((api,))).body.decode()
     assert "script" not in Tags(text).names
     assert "&lt;script&gt;" in text

@@ -280,7 +280,7 @@ def test_a_terminal_gets_lines_for_people(tmp_path: Path) -> None:
 
     with (tmp_path / "log").open("wb") as stream:
         log = Log(stream, for_people=True)
-        log.request(
+        log.log_request(
             LogLineWriter(
                 time="2026-11-15T10:00:00.000Z",
                 level="info",

@@ -20,9 +20,9 @@ import pytest
 
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.server.limits import Limits
-from penstock.server.listener import bind, url_of
+from penstock.server.listener import get_url, open_listener
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.options import ServerOptions
 from penstock.server.run import ServerProcess
@@ -136,7 +136,7 @@ def test_other_machines_are_not_served_without_tokens(tmp_path: Path) -> None:
 
 
 def test_callers_need_a_token_unless_told_otherwise(tmp_path: Path) -> None:
-    text, call = new_token("etl", ["write"])
+    text, call = make_token("etl", ["write"])
     with open_lake(tmp_path / "lake", create=True) as lake:
         lake.catalogue.do(call)
     with program(tmp_path, "--lake", "lake", "--host", "0.0.0.0", dev=False) as server:
@@ -193,7 +193,7 @@ def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path)
 
 @pytest.mark.verify
 def test_a_lake_whose_tokens_have_expired_is_as_one_without(tmp_path: Path) -> None:
-    _, call = new_token("old", ["read"], expires=datetime.now(UTC) + timedelta(seconds=1))
+    _, call = make_token("old", ["read"], expires=datetime.now(UTC) + timedelta(seconds=1))
     with open_lake(tmp_path / "lake", create=True) as lake:
         lake.catalogue.do(msgspec.structs.replace(call, expires=datetime(2020, 1, 1, tzinfo=UTC)))
     assert "has no valid token" in refused(tmp_path, "--lake", "lake", "--host", "0.0.0.0")
@@ -266,10 +266,10 @@ def test_requests_that_do_not_end_are_given_up_after_a_time(tmp_path: Path) -> N
 def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake) -> None:
     trial, started = Trial(), threading.Event()
     serving = ServerOptions(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
-    with bind("127.0.0.1", 0) as listener:
-        client = Client(url_of(listener))
+    with open_listener("127.0.0.1", 0) as listener:
+        client = Client(get_url(listener))
         service = ServerProcess(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])
-        running = threading.Thread(target=service.run, args=(listener, started.set))
+        running = threading.Thread(target=service.serve_until_signal, args=(listener, started.set))
         running.start()
         assert started.wait(60)
         assert client.ask("POST", "/try/wait").status == 408
@@ -289,7 +289,7 @@ import threading
 from penstock.lake.opener import open_lake
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.limits import Limits
-from penstock.server.listener import bind, url_of
+from penstock.server.listener import get_url, open_listener
 from penstock.server.run import ServerProcess
 from penstock.server.options import ServerOptions
 from tests.processes.ends import Ending
@@ -297,13 +297,13 @@ from tests.server.running import Client
 from tests.server.trying import Trial, trial_api
 
 def client():
-    Client(url_of(listener)).ask("POST", "/try/wait")
+    Client(get_url(listener)).ask("POST", "/try/wait")
     service.stop()
 
 lake = open_lake("memory:")
 limits = Limits(request_timeout_s=0.1)
 serving = ServerOptions(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
-listener = bind("127.0.0.1", 0)
+listener = open_listener("127.0.0.1", 0)
 service = ServerProcess(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
 service.run(listener, threading.Thread(target=client).start)
 """

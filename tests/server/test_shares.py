@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock.errors import TimedOut
-from penstock.kernel.time_limits import paced_reads, step
+from penstock.kernel.time_limits import check_read_may_go_on, paced_reads
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.metrics.table import HTTP_REFUSALS, HTTP_STOPPED_READS
@@ -23,12 +23,12 @@ from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind
 from penstock.server.access import TokenGate
-from penstock.server.health import Readiness, server_api
+from penstock.server.health import Readiness, make_server_api
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
 from penstock.server.read_start_queue import AT_ONCE
 from penstock.server.read_turns import ReadAbandoned, ReadPace, ReadTurns
-from penstock.server.request_slots import RequestSlots, address_of
+from penstock.server.request_slots import RequestSlots, normalise_client_address
 from penstock.server.routes import Route, RouteRequest
 from tests.queue.hooks import WAIT_S, wait_until
 from tests.server.running import Local, Reply, local, read_all
@@ -56,10 +56,10 @@ def asked(server: Local, path: str, token: str) -> Future[Reply]:
 def test_a_caller_takes_no_more_places_than_are_left() -> None:
     places = RequestSlots(128, 128)
     while places.may_take("greedy"):
-        places.take("greedy")
-    assert places.of("greedy") == 64
+        places.take_slot("greedy")
+    assert places.count_slots("greedy") == 64
     while places.may_take("as greedy"):
-        places.take("as greedy")
+        places.take_slot("as greedy")
     assert places.may_take("modest")
 
 
@@ -67,11 +67,11 @@ def test_a_caller_takes_no_more_places_than_one_may_have() -> None:
     places = RequestSlots(128, 5)
     held = []
     while places.may_take("etl"):
-        held.append(places.take("etl"))
+        held.append(places.take_slot("etl"))
     assert len(held) == 5
     held[0].give_back()
     held[0].give_back()
-    assert places.of("etl") == places.taken == 4
+    assert places.count_slots("etl") == places.taken == 4
     assert places.may_take("etl")
 
 
@@ -82,7 +82,7 @@ def test_there_is_always_a_place_for_the_next_caller(callers: int) -> None:
     for _ in range(5000):
         caller = f"caller {random.randrange(callers)}"
         if places.may_take(caller):
-            held.append(places.take(caller))
+            held.append(places.take_slot(caller))
         elif random.random() < 0.3:
             held.pop(random.randrange(len(held))).give_back()
         assert places.may_take("a new caller")
@@ -109,7 +109,7 @@ def test_the_only_place_of_a_server_can_be_taken() -> None:
     ],
 )
 def test_connections_of_one_owner_have_one_address(client: tuple[str, int] | None, address: str) -> None:
-    assert address_of(client) == address
+    assert normalise_client_address(client) == address
 
 
 def test_one_token_leaves_places_for_others_and_is_told_why_it_gets_no_more(lake: Lake, trial: Trial) -> None:
@@ -183,12 +183,12 @@ def test_without_tokens_an_address_has_a_share(lake: Lake, trial: Trial) -> None
 def test_the_server_says_that_it_is_there_though_every_thread_of_it_is_busy(
     lake: Lake, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = server_api((), Readiness(lake.catalogue), TokenGate(lake.catalogue), lambda: b"")
+    own = make_server_api((), Readiness(lake.catalogue), TokenGate(lake.catalogue), lambda: b"")
     with local(lake.catalogue, [trial_api(trial), own], limits=Limits(open_requests_max=1)) as server:
         held = asked(server, "/try/wait", "")
         assert trial.arrived.acquire(timeout=WAIT_S)
         monkeypatch.setattr(
-            server.application._vital_threads, "run", lambda *_: pytest.fail("it took a thread")
+            server.application._vital_threads, "run_task", lambda *_: pytest.fail("it took a thread")
         )
         assert server.get("/healthz").json == {"status": "ok"}
         trial.opened.set()
@@ -220,18 +220,18 @@ class Computing:
             self._go.acquire()
             self.arrived.release()
             try:
-                self.pace.look()
+                self.pace.yield_and_check_time()
             except ReadAbandoned:
                 return
             self._order.append(self._caller)
-            self.pace.end()
+            self.pace.end_read()
 
     def want(self) -> None:
         self._go.release()
         assert self.arrived.acquire(timeout=WAIT_S)
 
     def end(self) -> None:
-        self.pace.abandon()
+        self.pace.abandon_read()
         self._go.release()
         self._thread.join(WAIT_S)
 
@@ -243,13 +243,13 @@ def wait_for(turns: ReadTurns, count: int) -> None:
 def test_callers_take_turns_however_many_requests_one_of_them_has() -> None:
     turns, order = ReadTurns(1), list[str]()
     holder = ReadPace(turns, "holder")
-    turns.take(holder)
+    turns.wait_for_turn(holder)
     many = [Computing(turns, "many", order) for _ in range(5)]
     few = [Computing(turns, "few", order) for _ in range(2)]
     for number, one in enumerate((*many, *few), 1):
         one.want()
         wait_for(turns, number)
-    turns.give_back(holder)
+    turns.return_turn(holder)
     wait_until(lambda: len(order) == len(many) + len(few))
     for one in (*many, *few):
         one.end()
@@ -261,21 +261,21 @@ def test_of_one_callers_reads_one_is_done_after_the_other() -> None:
     reads."""
     turns = ReadTurns(1)
     first, later, other = ReadPace(turns, "a"), ReadPace(turns, "a"), ReadPace(turns, "b")
-    turns.take(first)
-    threads = [threading.Thread(target=turns.take, args=(one,)) for one in (later, other)]
+    turns.wait_for_turn(first)
+    threads = [threading.Thread(target=turns.wait_for_turn, args=(one,)) for one in (later, other)]
     for number, thread in enumerate(threads, 1):
         thread.start()
         wait_for(turns, number)
-    again = threading.Thread(target=turns.pass_on, args=(first,))
+    again = threading.Thread(target=turns.pass_turn_on, args=(first,))
     again.start()
     wait_until(lambda: other.has_turn)
     assert turns.waiting == 2
     assert (first.has_turn, later.has_turn, other.has_turn) == (False, False, True)
-    turns.give_back(other)
+    turns.return_turn(other)
     again.join(WAIT_S)
     assert first.has_turn
     assert not later.has_turn
-    turns.give_back(first)
+    turns.return_turn(first)
     for thread in threads:
         thread.join(WAIT_S)
     assert later.has_turn
@@ -283,7 +283,7 @@ def test_of_one_callers_reads_one_is_done_after_the_other() -> None:
 
 def test_a_read_that_nobody_waits_for_does_not_wait_for_its_turn() -> None:
     turns, order = ReadTurns(1), list[str]()
-    turns.take(ReadPace(turns, "holder"))
+    turns.wait_for_turn(ReadPace(turns, "holder"))
     waiting = Computing(turns, "waiting", order)
     waiting.want()
     wait_for(turns, 1)
@@ -294,11 +294,11 @@ def test_a_read_that_nobody_waits_for_does_not_wait_for_its_turn() -> None:
 
 def test_a_read_ends_at_its_deadline_also_while_it_waits() -> None:
     turns = ReadTurns(1)
-    turns.take(ReadPace(turns, "holder"))
+    turns.wait_for_turn(ReadPace(turns, "holder"))
     late = ReadPace(turns, "late", monotonic() + 0.05, computed_s=lambda: 1.0)
     late._free_until_s = 0.0
     with pytest.raises(TimedOut, match="nothing was changed"):
-        late.look()
+        late.yield_and_check_time()
     assert turns.waiting == 0
 
 
@@ -306,23 +306,23 @@ def test_a_turn_that_its_holder_does_not_use_is_given_to_another(monkeypatch: py
     monkeypatch.setattr("penstock.server.read_turns.UNUSED_MAX_S", 0.0)
     turns = ReadTurns(1)
     stuck, other = ReadPace(turns, "stuck"), ReadPace(turns, "other")
-    turns.take(stuck)
-    turns.take(other)
+    turns.wait_for_turn(stuck)
+    turns.wait_for_turn(other)
     assert other.has_turn
     assert not stuck.has_turn
-    turns.give_back(stuck)
-    turns.give_back(other)
-    turns.take(stuck)
+    turns.return_turn(stuck)
+    turns.return_turn(other)
+    turns.wait_for_turn(stuck)
     assert stuck.has_turn
 
 
 def test_a_short_read_needs_no_turn() -> None:
     turns = ReadTurns(1)
-    turns.take(ReadPace(turns, "holder"))
+    turns.wait_for_turn(ReadPace(turns, "holder"))
     short = ReadPace(turns, "short", computed_s=lambda: 0.0)
-    short.begin()
+    short.begin_read()
     for _ in range(1000):
-        short.step()
+        short.yield_if_awaited()
     assert not short.has_turn
 
 
@@ -330,11 +330,11 @@ def test_it_is_told_when_reads_begin_to_compute_for_long_and_when_none_does_any_
     turns, told = ReadTurns(2), list[bool]()
     turns.when_used = told.append
     one, other = ReadPace(turns, "one"), ReadPace(turns, "other")
-    turns.take(one)
-    turns.take(other)
-    turns.give_back(one)
+    turns.wait_for_turn(one)
+    turns.wait_for_turn(other)
+    turns.return_turn(one)
     assert told == [True]
-    turns.give_back(other)
+    turns.return_turn(other)
     assert told == [True, False]
 
 
@@ -434,7 +434,7 @@ def test_who_leads_a_batch_or_moves_a_row_is_not_stopped_on_the_way(lake: Lake) 
 def test_a_search_says_how_far_it_came_and_goes_on_from_there(grown: Lake) -> None:
     turns, wanted = ReadTurns(1), {f"load {number}" for number in range(40) if "3" in f"{number}"}
     pace = ReadPace(turns, "etl", deadline_s=0.0)
-    with paced_reads(pace.step), pytest.raises(TimedOut) as late:
+    with paced_reads(pace.yield_if_awaited), pytest.raises(TimedOut) as late:
         grown.log(text="3")
     reached = grown.catalogue.do(calls.GetCommit(revision=late.value.details["commit"]))
     assert f"{reached.time:%Y-%m-%d %H:%M:%S} UTC" in late.value.message
@@ -448,7 +448,7 @@ def test_a_read_ends_when_its_client_has_gone(lake: Lake, trial: Trial) -> None:
         trial.arrived.release()
         try:
             while True:
-                step()
+                check_read_may_go_on()
         except ReadAbandoned:
             trial.stopped.set()
             raise

@@ -62,7 +62,7 @@ def test_all_reads_of_a_caller_are_done_by_a_few_threads_in_the_order_in_which_t
     async def run() -> None:
         threads, reads = HandlerThreads(64), Reads()
         begun = ReadStarter(threads)
-        futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
+        futures = [begun.start_read("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
         reads.gate.release(COUNT)
         answers = await asyncio.gather(*futures, return_exceptions=True)
@@ -82,7 +82,7 @@ def test_a_read_that_nobody_waits_for_any_more_is_not_begun() -> None:
     async def run() -> None:
         threads, reads = HandlerThreads(64), Reads()
         begun = ReadStarter(threads)
-        futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
+        futures = [begun.start_read("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
         for future in futures[AT_ONCE : 2 * AT_ONCE]:
             future.cancel()
@@ -105,7 +105,7 @@ def test_reads_that_come_while_others_end_are_all_done() -> None:
         reads.gate.release(100_000)
         futures = []
         for one in range(3_000):
-            futures.append(begun.run("ada", reads.read(one), reads.end(one)))
+            futures.append(begun.start_read("ada", reads.read(one), reads.end(one)))
             if one % 7 == 0:
                 await asyncio.sleep(0)
         async with asyncio.timeout(60):

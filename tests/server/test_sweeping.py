@@ -50,15 +50,15 @@ def test_a_lake_is_swept_once_in_each_period_by_whomever(
     lake: Lake, later: LateClock, said: io.BytesIO
 ) -> None:
     one, other = sweeping(lake, said), sweeping(lake, said)
-    assert not one.look(), "nobody has swept it before: it is swept one period from now"
+    assert not one.sweep_if_due(), "nobody has swept it before: it is swept one period from now"
     later.days = 0.9
-    assert not one.look()
+    assert not one.sweep_if_due()
     later.days = 1.1
-    assert one.look()
-    assert not one.look()
-    assert not other.look(), "a worker that starts later knows of it"
+    assert one.sweep_if_due()
+    assert not one.sweep_if_due()
+    assert not other.sweep_if_due(), "a worker that starts later knows of it"
     later.days = 2.2
-    assert other.look()
+    assert other.sweep_if_due()
     assert said.getvalue().count(b"swept: ") == 2
     assert lake.do(GetSetting(name=NOTE))
 
@@ -70,9 +70,9 @@ def test_data_files_go_only_if_the_server_was_told_so(
     table = lake.create_table("orders", data=rows(1))
     left = abandoned(lake, table)
     one = sweeping(lake, said, remove_data=remove_data)
-    one.look()
+    one.sweep_if_due()
     later.days = 8
-    assert one.look()
+    assert one.sweep_if_due()
     assert (left & data_files(root_of(table)) == set()) is remove_data
     assert (b"--remove-data" in said.getvalue()) is not remove_data
     assert ids(table) == [1]
@@ -86,14 +86,14 @@ def test_files_of_tables_of_files_are_swept_as_well(
     folder = pool.write("events", "a")
     pool.put(folder, "x")
     one = sweeping(lake, said, remove_data=remove_data)
-    one.look()
+    one.sweep_if_due()
     later.days = 8
-    assert one.look()
+    assert one.sweep_if_due()
     assert (pool.files() == {f"{folder}a"}) is remove_data
     assert (b"--remove-data" in said.getvalue()) is not remove_data
     (pool.root / folder / "a").unlink()
     later.days = 10
-    assert one.look()
+    assert one.sweep_if_due()
     assert b"the files of tables were not all swept: " in said.getvalue()
 
 
@@ -102,7 +102,7 @@ def test_while_one_sweeps_no_other_does(
 ) -> None:
     one, other = sweeping(lake, said, remove_data=True), sweeping(lake, said, remove_data=True)
     abandoned(lake, lake.create_table("orders", data=rows(1)))
-    one.look()
+    one.sweep_if_due()
     later.days = 8
     begun, go_on = Event(), Event()
     delete = Place.delete
@@ -113,13 +113,13 @@ def test_while_one_sweeps_no_other_does(
         delete(place, names)
 
     monkeypatch.setattr(Place, "delete", slow)
-    thread = Thread(target=one.look)
+    thread = Thread(target=one.sweep_if_due)
     thread.start()
     assert begun.wait(20)
-    assert not other.look()
+    assert not other.sweep_if_due()
     go_on.set()
     thread.join(20)
-    assert Leases(lake.kernel.store).take(LEASE) is not None, "it is released"
+    assert Leases(lake.kernel.store).take_lease(LEASE) is not None, "it is released"
 
 
 def test_a_table_that_cannot_be_swept_is_told(lake: Lake, later: LateClock, said: io.BytesIO) -> None:
@@ -127,15 +127,15 @@ def test_a_table_that_cannot_be_swept_is_told(lake: Lake, later: LateClock, said
     table.backfill_to_version()
     (root_of(table) / "_delta_log" / f"{1:020}.json").write_bytes(b"{}\n")
     one = sweeping(lake, said)
-    one.look()
+    one.sweep_if_due()
     later.days = 2
-    assert one.look()
+    assert one.sweep_if_due()
     assert b"'orders' was not swept: " in said.getvalue()
 
 
 def test_a_note_that_nobody_can_read_is_written_anew(lake: Lake, said: io.BytesIO) -> None:
     lake.do(PutSetting(name=NOTE, value="soon"))
-    assert not sweeping(lake, said).look()
+    assert not sweeping(lake, said).sweep_if_due()
     assert lake.do(GetSetting(name=NOTE)) != "soon"
 
 
@@ -143,7 +143,7 @@ def test_it_goes_on_by_itself_until_it_is_stopped(lake: Lake, later: LateClock, 
     abandoned(lake, lake.create_table("orders", data=rows(1)))
     one = sweeping(lake, said, hours=1e-6)
     swept = Event()
-    look = one.look
+    look = one.sweep_if_due
 
     def looked() -> bool:
         done = look()
@@ -151,7 +151,7 @@ def test_it_goes_on_by_itself_until_it_is_stopped(lake: Lake, later: LateClock, 
             swept.set()
         return done
 
-    one.look = looked  # type: ignore[method-assign]
+    one.sweep_if_due = looked  # type: ignore[method-assign]
     one.start()
     assert swept.wait(20)
     one.stop(20)

@@ -13,12 +13,12 @@ from typing import TypeVar, cast
 import pytest
 
 from penstock.errors import InvalidRequest, Unauthenticated, Unavailable
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call, FindToken
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.tokens import new_token, parse_grant, parse_token, secret_hash
+from penstock.lake.tokens import hash_secret, make_token, parse_grant, parse_token
 from penstock.model.tokens import Grant, Role
 from penstock.server.access import OpenGate, TokenGate
 from penstock.server.access import gate as gate_module
@@ -40,7 +40,7 @@ class Watched:
         self.readings, self.is_away = 0, False
         self.before_first: Callable[[], object] = lambda: None
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         self.readings += isinstance(call, FindToken)
         if self.readings == 1:
             self.before_first()
@@ -91,7 +91,7 @@ def test_the_lake_does_not_know_the_secret(site: Site) -> None:
     text = site.lake.create_token("etl", "read")
     shown = parse_token(text)
     (token,) = site.lake.tokens()
-    assert (token.id, token.secret_hash) == (shown.id, secret_hash(shown.secret))
+    assert (token.id, token.secret_hash) == (shown.id, hash_secret(shown.secret))
     store = site.lake.kernel.store
     assert isinstance(store, MemoryStore)
     kept = [row.data for row in store._rows.values()] + [data for data, _ in store._objects.values()]
@@ -99,7 +99,7 @@ def test_the_lake_does_not_know_the_secret(site: Site) -> None:
 
 
 def test_no_two_tokens_are_alike() -> None:
-    made = [new_token("etl", ["read"]) for _ in range(100)]
+    made = [make_token("etl", ["read"]) for _ in range(100)]
     assert len({text for text, _ in made}) == len({call.id for _, call in made}) == 100
     assert all(len(parse_token(text).secret) == 43 for text, _ in made)
 
@@ -163,7 +163,7 @@ def test_secrets_are_compared_in_constant_time_also_those_of_unknown_tokens(
         site.enter("penstock_0123456789ab_" + "x" * 43)
     (token,) = site.lake.tokens()
     assert [other for _, other in compared] == [token.secret_hash, bytes(32)]
-    assert [one for one, _ in compared] == [secret_hash(parse_token(text).secret), secret_hash("x" * 43)]
+    assert [one for one, _ in compared] == [hash_secret(parse_token(text).secret), hash_secret("x" * 43)]
 
 
 def test_a_new_token_can_be_used_at_once(site: Site) -> None:
@@ -291,7 +291,7 @@ class Held:
         self.holds, self.known, self.asked = False, "", 0
         self.arrived, self.opened = Semaphore(0), Event()
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         assert isinstance(call, FindToken)
         self.asked += 1
         if self.holds and call.id != self.known:
@@ -312,19 +312,24 @@ def refused(gate: TokenGate, text: str) -> bool:
 def test_a_caller_is_recognised_by_a_token_that_was_looked_up_and_lets_nobody_in_by_that(site: Site) -> None:
     text = site.lake.create_token("etl", "read")
     headers = {"authorization": f"Bearer {text}"}
-    assert site.gate.recognise(headers) == ""
+    assert site.gate.recognise_caller(headers) == ""
     site.enter(text)
-    assert site.gate.recognise(headers) == parse_token(text).id
+    assert site.gate.recognise_caller(headers) == parse_token(text).id
     site.go_on(2 * TOKENS_KEPT_S)
-    assert site.gate.recognise(headers) == parse_token(text).id, "also if it is some time ago"
-    assert site.gate.recognise({"authorization": f"Bearer penstock_{parse_token(text).id}_{'x' * 43}"}) == ""
-    assert site.gate.recognise({}) == site.gate.recognise({"authorization": "Bearer junk"}) == ""
+    assert site.gate.recognise_caller(headers) == parse_token(text).id, "also if it is some time ago"
+    assert (
+        site.gate.recognise_caller({"authorization": f"Bearer penstock_{parse_token(text).id}_{'x' * 43}"})
+        == ""
+    )
+    assert (
+        site.gate.recognise_caller({}) == site.gate.recognise_caller({"authorization": "Bearer junk"}) == ""
+    )
     assert site.watched.readings == 1
 
 
 def test_an_expired_token_stops_at_that_moment_though_it_is_known(site: Site) -> None:
     now = datetime.fromtimestamp(site.clock() / 1_000_000, UTC)
-    text, call = new_token("etl", ["read"], now + timedelta(seconds=2))
+    text, call = make_token("etl", ["read"], now + timedelta(seconds=2))
     site.lake.catalogue.do(call)
     assert site.enter(text) == "etl"
     site.go_on(1.9)
@@ -371,11 +376,11 @@ def test_grants_are_read_as_they_are_written(text: str, grant: Grant) -> None:
 )
 def test_what_is_no_grant_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        new_token("etl", [text])
+        make_token("etl", [text])
 
 
 def test_a_token_that_could_never_be_used_is_not_made() -> None:
     with pytest.raises(InvalidRequest, match="cannot expire"):
-        new_token("etl", ["read"], datetime(2020, 1, 1, tzinfo=UTC))
+        make_token("etl", ["read"], datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(InvalidRequest, match="grants"):
-        new_token("etl", [])
+        make_token("etl", [])

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from penstock.lake.opener import open_lake
-from penstock.model.content import content_types
-from penstock.server.run import all_apis
+from penstock.model.content import load_content_types
+from penstock.server.run import load_apis
 from tests.server.running import Local, local
 
 NATIVE = "/api/penstock/v1"
-TYPES = sorted(content_types())
+TYPES = sorted(load_content_types())
 COMMIT = "/api/v2/trees/main@0000000000000000/history/commit"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Local]:
-    with open_lake("memory:") as lake, local(lake.catalogue, all_apis()) as started:
+    with open_lake("memory:") as lake, local(lake.catalogue, load_apis()) as started:
         yield started
 
 

@@ -50,7 +50,12 @@ class Trial:
 
 
 def _echo(ask: RouteRequest) -> dict[str, Any]:
-    return {"path": ask.path, "query": json.dump(ask.query, Filter), "id": ask.request_id, "who": ask.who}
+    return {
+        "path": ask.path,
+        "query": json.to_json_value(ask.query, Filter),
+        "id": ask.request_id,
+        "who": ask.who,
+    }
 
 
 def _bug(_: RouteRequest) -> None:

@@ -20,13 +20,13 @@ from tests.server.running import local
 
 @pytest.fixture(params=["embedded", "behind a server"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    from penstock.server.run import all_apis
+    from penstock.server.run import load_apis
 
     with penstock.open(tmp_path / "lake", author="ada") as own:
         if request.param == "embedded":
             yield own
         else:
-            with local(own.catalogue, all_apis()) as server, penstock.open(server.url, author="ada") as far:
+            with local(own.catalogue, load_apis()) as server, penstock.open(server.url, author="ada") as far:
                 yield far
 
 

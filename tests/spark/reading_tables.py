@@ -18,7 +18,7 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.formats.delta.rows.file_writer import write_files
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
@@ -81,7 +81,7 @@ def adopted(lake: Lake, root: Path, commits: Sequence[Iterable[Action]], key: st
 def unowned(lake: Lake, root: Path, commits: Sequence[Iterable[Action]]) -> TableSnapshot:
     """A table that is read, and that no lake could own."""
     put_log(root, commits)
-    place = lake.places.at(str(root))
+    place = lake.places.open_place(str(root))
     snapshot = load_snapshot(PlaceFiles(place))
     log = TableVersions(
         key=Key("t"),
@@ -105,7 +105,7 @@ def put_log(root: Path, commits: Sequence[Iterable[Action]]) -> None:
 def with_vectors(data: pa.Table, **properties: str) -> tuple[Action, Metadata]:
     """The beginning of a table with deletion vectors."""
     metadata = metadata_for(
-        schema_of(data.schema),
+        make_schema(data.schema),
         properties={"delta.enableDeletionVectors": "true"}
         | {name.replace("_", ".", 1): value for name, value in properties.items()},
     )
@@ -115,7 +115,7 @@ def with_vectors(data: pa.Table, **properties: str) -> tuple[Action, Metadata]:
 def written(lake: Lake, root: Path, metadata: Metadata, data: pa.Table) -> Add:
     """A file that holds rows, and its statistics."""
     root.mkdir(parents=True, exist_ok=True)
-    (file,) = write_files(lake.places.at(str(root)), metadata, data)
+    (file,) = write_files(lake.places.open_place(str(root)), metadata, data)
     return file
 
 

@@ -30,7 +30,7 @@ def bare(spark: SparkSession) -> SparkSession:
 def test_a_session_is_told_once_what_it_lacks(
     bare: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    target = JobTarget(place=lake.places.at(str(tmp_path / "table")))
+    target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")))
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         jobs.run(bare.range(1), target, uuid4())
         jobs.run(bare.range(1), target, uuid4())
@@ -48,7 +48,7 @@ def test_jobs_write_apart_and_leave_nothing_but_their_files(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     root = tmp_path / "a table"
-    target = JobTarget(place=lake.places.at(str(root)), partition_by=("p",), has_changes=True)
+    target = JobTarget(place=lake.places.open_place(str(root)), partition_by=("p",), has_changes=True)
     rows = bare.sql(f"select id, id = 1 as {CHANGES}, 'a b' as p from range(2)").coalesce(1)
     job = uuid4()
     files = {one.is_change: one for one in jobs.run(rows, target, job)}
@@ -64,7 +64,7 @@ def test_jobs_write_apart_and_leave_nothing_but_their_files(
 def test_the_feed_tells_the_very_rows_that_the_table_gets(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    place = lake.places.at(str(tmp_path / "table"))
+    place = lake.places.open_place(str(tmp_path / "table"))
     target = JobTarget(place=place, has_changes=True, subdirectory="_penstock/data")
     rows = bare.sql(
         f"select explode(array(true, false)) as {CHANGES}, id from "
@@ -89,7 +89,7 @@ def test_a_job_whose_changes_cannot_be_written_leaves_nothing(
     stray.touch()
     rows = bare.sql(f"select id, id = 1 as {CHANGES} from range(2)")
     with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
-        jobs.run(rows, JobTarget(place=lake.places.at(str(root)), has_changes=True), job)
+        jobs.run(rows, JobTarget(place=lake.places.open_place(str(root)), has_changes=True), job)
     assert [one for one in root.rglob("*.parquet") if "_penstock" in one.parts] == []
 
 
@@ -98,7 +98,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 ) -> None:
     names = [f"a column with a rather long name {number}" for number in range(400)]
     rows = bare.range(1).selectExpr(*(f"id as `{name}`" for name in names)).coalesce(1)
-    target = JobTarget(place=lake.places.at(str(tmp_path / "wide")), columns=((names[-1],),))
+    target = JobTarget(place=lake.places.open_place(str(tmp_path / "wide")), columns=((names[-1],),))
     (file,) = jobs.run(rows, target, uuid4())
     assert file.rows == 1
     (column,) = file.columns
@@ -111,7 +111,7 @@ def test_what_others_keep_in_the_folder_is_not_adopted(
     from penstock.formats.delta.spark.job.job_without_jar import _list_output
 
     root = tmp_path / "table"
-    target = JobTarget(place=lake.places.at(str(root)))
+    target = JobTarget(place=lake.places.open_place(str(root)))
     job = uuid4()
     (file,) = [one for one in jobs.run(bare.range(1), target, job) if one.rows]
     folder = root / "_penstock" / "data" / f"job={job.hex}"

@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
 from penstock.formats.delta.rows.file_writer import partition_text
 from penstock.formats.rows.schema import Field, StructType
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 from penstock.lake.lake import Lake
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.reader import read
@@ -91,7 +91,7 @@ def test_a_condition_that_means_the_same_is_true_for_the_same_rows(
     snapshot = table.snapshot()
     spark.conf.set("spark.sql.session.timeZone", zone)
     spark.conf.set("spark.sql.ansi.enabled", is_strict)
-    alike = [one for one in [*CONDITIONS, *ODD] if means_the_same(one, snapshot.schema, zone)]
+    alike = [one for one in [*CONDITIONS, *ODD] if has_same_meaning_in_spark(one, snapshot.schema, zone)]
     assert len(alike) > 25
     answers = {row[0]: row[1:] for row in read(spark, "t").select("id", *map(F.expr, alike)).collect()}
     kinds = {one.name: str(one.type) for one in snapshot.schema.fields}
@@ -126,7 +126,7 @@ def test_numbers_that_spark_does_not_read_mean_nothing(
             Field(name="text", type="string", nullable=True),
         )
     )
-    assert means_the_same(where, schema, "UTC") is is_read
+    assert has_same_meaning_in_spark(where, schema, "UTC") is is_read
     rows = started_spark.createDataFrame([], to_spark_schema(schema))
     with nullcontext() if is_read else pytest.raises(InvalidRequest), explain_analysis():
         rows.where(where)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Cdc, parse_commit
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.reader import read
@@ -221,7 +221,7 @@ def test_deleted_rows_are_told_in_the_change_data_feed(
     done = delete(spark, KEY, "day is null")
     assert done is not None
     table.backfill_to_version()
-    (data,) = lake.places.at(table.location).read([f"_delta_log/{done.version:020}.json"])
+    (data,) = lake.places.open_place(table.location).read([f"_delta_log/{done.version:020}.json"])
     assert data is not None
     assert not [line for line in parse_commit(data) if isinstance(line.action, Cdc)]
 
@@ -266,7 +266,7 @@ def test_a_struct_column_may_be_called_target_or_source(spark: SparkSession, lak
 def test_a_partition_value_of_another_type_is_told_as_a_fault_of_the_log(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    metadata = metadata_for(schema_of(SCHEMA), ["day"])
+    metadata = metadata_for(make_schema(SCHEMA), ["day"])
     file = put_file(tmp_path / "t", "a.parquet", pa.table({"id": [1]}), partition_values={"day": "soon"})
     adopted(lake, tmp_path / "t", [[protocol("appendOnly", "invariants"), metadata, file]])
     with pytest.raises(InvalidLog, match="match the type of their column: 'soon'"):

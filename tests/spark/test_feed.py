@@ -15,7 +15,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Metadata, Remove
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -190,7 +190,7 @@ def test_a_version_whose_data_is_gone_is_named(spark: SparkSession, lake: Lake) 
 def test_changes_have_the_columns_of_the_last_version(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", schema=IDS, properties=RECORDED)
     table.append(ids(1))
-    wider = schema_of(pa.schema({"id": pa.int64(), "note": pa.string()}))
+    wider = make_schema(pa.schema({"id": pa.int64(), "note": pa.string()}))
     table.commit(2, [replace(table.snapshot().metadata, schema_string=write_schema(wider))])
     table.append(pa.table({"id": [2], "note": ["n"]}))
     assert fed(spark, 0, 1) == [(1, "insert", 1)]
@@ -215,7 +215,7 @@ def test_rows_that_the_last_columns_would_show_as_others_are_refused(
     table.append(pa.table({"id": [1], "v": pa.array([None], older)}))
     (file,) = table.snapshot().files()
     columns = {"id": pa.int64()} | ({} if newer is None else {"v": newer})
-    metadata = replace(table.snapshot().metadata, schema_string=write_schema(schema_of(pa.schema(columns))))
+    metadata = replace(table.snapshot().metadata, schema_string=write_schema(make_schema(pa.schema(columns))))
     table.commit(2, [metadata, removal(file)])
     with pytest.raises(InvalidRequest, match=said) as caught:
         changes(spark, "t", 0)
@@ -234,8 +234,8 @@ def test_types_that_hold_all_older_values_show_them_as_they_were(
     row = {"a": 7, "b": 0.5, "c": Decimal("12.30"), "d": 3}
     file = put_file(root, "a.parquet", pa.Table.from_pylist([row], schema=narrow))
     commits: list[list[Action]] = [
-        [protocol("changeDataFeed"), metadata_for(schema_of(narrow), (), RECORDED), file],
-        [metadata_for(schema_of(wide), (), RECORDED), removal(file)],
+        [protocol("changeDataFeed"), metadata_for(make_schema(narrow), (), RECORDED), file],
+        [metadata_for(make_schema(wide), (), RECORDED), removal(file)],
     ]
     adopted(lake, root, commits)
     values = (7, 0.5, Decimal("12.3000"), 3.0)
@@ -281,7 +281,7 @@ def test_files_are_read_by_the_partitions_that_they_were_written_in(
 ) -> None:
     """A table that was overwritten with another partitioning, by a writer that tells little of removals."""
     root = tmp_path / "t"
-    schema = schema_of(pa.schema({"id": pa.int64(), "p": pa.string()}))
+    schema = make_schema(pa.schema({"id": pa.int64(), "p": pa.string()}))
 
     def partitioned(*names: str) -> Metadata:
         return metadata_for(schema, names, RECORDED)

@@ -53,7 +53,7 @@ def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path
     spark = using(spark, engine)
     df = spark.createDataFrame([_row(random.Random(seed)) for seed in range(60)], SCHEMA).repartition(8)
     leaves = _leaves(df.schema.json())
-    place = lake.places.at(str(tmp_path / "table"))
+    place = lake.places.open_place(str(tmp_path / "table"))
     files = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     assert sum(one.rows for one in files) == 60
     for file in files:
@@ -71,7 +71,7 @@ def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
         " repeat('x', 5000) as long, cast(null as int) as none, cast(unhex('FF') as string) as odd, 1L as one"
     )
     leaves = [StatsLeaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
-    place = lake.places.at(str(tmp_path / "table"))
+    place = lake.places.open_place(str(tmp_path / "table"))
     (file,) = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     told = json.loads(stats_of(file, leaves))
     assert told["minValues"] == told["maxValues"] == {"one": 1}
@@ -85,7 +85,7 @@ def test_decimals_are_kept_as_numbers_whatever_the_session_says(
 ) -> None:
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", legacy)
     df = spark.sql("select cast(v as decimal(9,2)) as small from values (-1.5), (2.25) as t(v)").coalesce(1)
-    target = JobTarget(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
+    target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")), columns=(("small",),))
     (file,) = jobs.run(df, target, uuid4())
     assert [one.type for one in file.columns] == ["INT32"]
     told = json.loads(stats_of(file, [StatsLeaf(("small",), "decimal(9,2)", ("small",))]))

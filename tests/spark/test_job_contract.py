@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 def run(df: DataFrame, lake: Lake, root: Path, **how: Any) -> list[ParquetOutput]:
     """A job of its own."""
-    return jobs.run(df, JobTarget(place=lake.places.at(str(root)), **how), uuid4())
+    return jobs.run(df, JobTarget(place=lake.places.open_place(str(root)), **how), uuid4())
 
 
 def lying(root: Path) -> set[str]:

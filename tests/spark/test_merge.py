@@ -180,7 +180,7 @@ def test_what_a_condition_says_of_the_target_alone_leaves_out_files(
     table = create([(1, "a", 1)], [(1, "b", 2)])
     # A file that cannot hold a match is not even read.
     gone = next(one for one in table.snapshot().files() if one.partition_values["p"] == "b")
-    lake.places.at(table.location).delete([gone.path])
+    lake.places.open_place(table.location).delete([gone.path])
     merge(source((1, "z", 9)), KEY, "target.k = source.k and target.p = 'a'").when_matched_update(
         {"v": "9"}
     ).commit()

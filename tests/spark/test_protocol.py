@@ -66,7 +66,7 @@ def test_files_go_where_the_job_says_and_the_driver_is_told(
     flags = "false, true" if changes else "false"
     rows = spark.sql(f"select 1L as id, explode(array({flags})) as {CHANGES}, 'a/b' as p").coalesce(1)
     target = JobTarget(
-        place=lake.places.at(str(root)),
+        place=lake.places.open_place(str(root)),
         partition_by=("p",) if partitioned else (),
         has_changes=changes,
         subdirectory=subdirectory,
@@ -122,7 +122,7 @@ def test_a_task_that_fails_takes_its_own_files_along_and_no_others(
 
 def test_what_a_job_writes_is_nobodys_when_it_fails(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "table"
-    target = JobTarget(place=lake.places.at(str(root)))
+    target = JobTarget(place=lake.places.open_place(str(root)))
     job = uuid4()
     # One task, so that none is left that still runs when the job is over.
     rows = spark.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
@@ -134,7 +134,7 @@ def test_what_a_job_writes_is_nobodys_when_it_fails(spark: SparkSession, lake: L
 
 def test_the_files_of_a_job_are_given_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     job = uuid4()
-    target = JobTarget(place=lake.places.at(str(tmp_path / "table")))
+    target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")))
     assert sum(one.rows for one in jobs.run(spark.range(1), target, job)) == 1
     assert _protocol(spark).take(job.hex) is None
 

@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, VersionNotFound
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 from penstock.lake.lake import Lake
 from penstock.model.nessie import DeltaTable
 from penstock.spark.reader import read
@@ -177,7 +177,7 @@ def test_no_condition_loses_rows_by_leaving_out_files(
         left = {row_in[path.rpartition("/")[2]] for path in read(spark, "t", where=where).inputFiles()}
         assert 0 < len(wanted) < len(RECORDS), where
         assert wanted <= left, where
-        assert (left < told.keys()) == means_the_same(where, table.schema, zone), where
+        assert (left < told.keys()) == has_same_meaning_in_spark(where, table.schema, zone), where
 
 
 @in_each_engine

@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.expression_text import parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames
 from penstock.lake.lake import Lake
@@ -77,7 +77,7 @@ def test_expressions_come_to_what_spark_says(spark: SparkSession, frames: Any, s
     while len(values) < EXPRESSIONS:
         text = make.make(random.choice(list(FAMILIES)))
         try:
-            expression = parse_expression(text, {TABLE: schema_of(SCHEMA)})
+            expression = parse_expression(text, {TABLE: make_schema(SCHEMA)})
         except InvalidRequest:
             continue  # refused by name
         try:

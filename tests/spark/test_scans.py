@@ -17,7 +17,7 @@ from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.rows import deletion_words
 from penstock.formats.delta.spark.scan import deletions, scans
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from tests.formats.delta.logs import protocol
@@ -289,14 +289,14 @@ def test_old_files_are_read_as_the_table_is_now(
         ]
     )
     file = put_file(root, "a.parquet", old, partition_values={"day": "", "raw": "ü\\x01"})
-    snapshot = unowned(lake, root, [[protocol(), metadata_for(schema_of(now), ["raw", "day"]), file]])
+    snapshot = unowned(lake, root, [[protocol(), metadata_for(make_schema(now), ["raw", "day"]), file]])
     rows = scans.rows(using(spark, engine), snapshot, snapshot.files())
     assert shown(rows) == [(bytearray("ü\\x01".encode()), None, 1, 1.5, Decimal("1.5000"), (1, None), None)]
 
 
 def test_files_outside_of_the_table_are_refused(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     data, root = pa.table({"id": [1]}), tmp_path / "t"
-    metadata = metadata_for(schema_of(data.schema))
+    metadata = metadata_for(make_schema(data.schema))
     inside = put_file(root, "a.parquet", data)
     outside = put_file(tmp_path / "other", "b.parquet", data)
     absolute = replace(inside, path=f"file://{root}/a.parquet")
@@ -314,7 +314,7 @@ def test_files_that_spark_would_leave_out_in_silence_are_refused(
 ) -> None:
     data, root = pa.table({"id": [1]}), tmp_path / "t"
     table = adopted(
-        lake, root, [[protocol(), metadata_for(schema_of(data.schema)), put_file(root, name, data)]]
+        lake, root, [[protocol(), metadata_for(make_schema(data.schema)), put_file(root, name, data)]]
     )
     snapshot = table.snapshot()
     with pytest.raises(UnsupportedFeature, match="Spark would skip"):
@@ -341,7 +341,7 @@ def test_a_partition_value_that_is_none_of_its_type_is_an_error(
     spark: SparkSession, lake: Lake, tmp_path: Path, engine: str
 ) -> None:
     data, root = pa.table({"id": [1]}), tmp_path / "t"
-    schema = schema_of(pa.schema({"id": pa.int64(), "day": pa.date32()}))
+    schema = make_schema(pa.schema({"id": pa.int64(), "day": pa.date32()}))
     table = adopted(lake, root, [[protocol(), metadata_for(schema, ["day"])]])
     snapshot = table.snapshot()
     file = put_file(root, "a.parquet", data, partition_values={"day": "someday"})

@@ -10,7 +10,7 @@ import pytest
 from penstock import spark as penstock_spark
 from penstock.errors import InvalidRequest, MergeConflict
 from penstock.lake.lake import Lake
-from penstock.lake.transactions.engines import session_of
+from penstock.lake.transactions.engines import find_spark_session
 from penstock.lake.transactions.transaction import Transaction
 from penstock.model.keys import Key
 from penstock.model.reads import Read
@@ -107,7 +107,7 @@ def test_a_frame_that_was_read_and_overwritten_is_run_again(lake: Lake, spark: S
 def test_without_a_session_the_way_out_is_told(lake: Lake) -> None:
     tx = lake.transaction()
     given = object()
-    assert session_of(given, "") is given
+    assert find_spark_session(given, "") is given
     with ThreadPoolExecutor(1) as thread:  # where no session is active, whatever other tests did
         read = thread.submit(tx.read, "s.t")
         with pytest.raises(InvalidRequest, match=r"read with tx\.table\('s\.t'\)\.to_arrow\(\)"):

@@ -23,7 +23,7 @@ from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.formats.delta.spark.job import files as files_module
 from penstock.formats.delta.spark.job import tables
 from penstock.formats.delta.spark.writes import table_creation
-from penstock.kernel.reachable import silent
+from penstock.kernel.reachable import show_no_progress
 from penstock.kernel.settings import Settings
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
@@ -258,7 +258,7 @@ def test_a_batch_that_two_write_at_once_is_there_once(
 class Forgetful(Lake):
     """A lake that does what it is asked, and whose answers to commits are lost."""
 
-    def do(self, call: Call[Any], progress: Callable[[str, int], None] = silent) -> Any:
+    def do(self, call: Call[Any], progress: Callable[[str, int], None] = show_no_progress) -> Any:
         answer = super().do(call, progress)
         if isinstance(call, CommitTables | CreateTable):
             raise OutcomeUnknown("the answer was lost", key=call.idempotency_key)

@@ -41,7 +41,7 @@ def delta_table(location: str) -> Any:
 
 def files_below(lake: Lake, key: str) -> set[str]:
     """The data files that lie below a table, whether it has them or not."""
-    place = lake.places.at(lake.table(key).location)
+    place = lake.places.open_place(lake.table(key).location)
     names = (one.key for one in place.entries())
     return {one for one in names if one.endswith(".parquet") and not one.startswith("_delta_log/")}
 

@@ -275,13 +275,13 @@ def test_a_withdrawn_announcement_does_not_make_a_write_early(tmp_path: Path) ->
     async def ask() -> tuple[bool, bool]:
         mine = announcements.Announcements(bucket, 0.2)
         await bucket.put("sweep/a", msgspec.msgpack.encode(["objects/k"]))
-        view = await mine.anew()
+        view = await mine.read_new_view()
         assert "objects/k" in view.keys
         await asyncio.sleep(0.5)  # far beyond the second look
-        before = await mine.were_early(view, {"objects/k"})
+        before = await mine.were_written_before_view(view, {"objects/k"})
         await bucket.delete(["sweep/a"])
-        await mine.anew()
-        return before, await mine.were_early(view, {"objects/k"})
+        await mine.read_new_view()
+        return before, await mine.were_written_before_view(view, {"objects/k"})
 
     bucket = LocalBucket(tmp_path)
     assert asyncio.run(ask()) == (False, False)

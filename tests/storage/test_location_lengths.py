@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import LocationRefused
-from penstock.storage.locations import LENGTH_MAX, PART_MAX_BYTES, PARTS_MAX, check_under, normalise
+from penstock.storage.locations import LENGTH_MAX, PART_MAX_BYTES, PARTS_MAX, check_under, normalise_location
 
 TOO_MUCH = {
     "long": "s3://lake/" + "/".join(["a" * 90] * 12),
@@ -29,4 +29,4 @@ def test_a_location_that_is_too_long_is_refused(name: str) -> None:
     ids=["deep", "a long part", "far below a bucket"],
 )
 def test_what_fits_is_taken(location: str) -> None:
-    assert normalise(location) == location
+    assert normalise_location(location) == location

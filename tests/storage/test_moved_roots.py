@@ -27,15 +27,15 @@ MOVED = MovedRoots([MovedRoot("s3://old", "s3://new/all"), MovedRoot("/data/a", 
     ],
 )
 def test_a_location_is_mapped_by_whole_names_of_folders(location: str, place: str) -> None:
-    assert MOVED.to_storage(location) == place
-    assert MOVED.to_storage(place) == place
-    assert not location or MOVED.to_lake(place) == location
+    assert MOVED.map_to_storage(location) == place
+    assert MOVED.map_to_storage(place) == place
+    assert not location or MOVED.map_to_lake(place) == location
 
 
 def test_a_place_is_known_in_every_spelling() -> None:
-    assert MOVED.to_lake("file:///ssd/a/t") == "/data/a/t"
-    assert MOVED.to_lake("S3://NEW/all/t/") == "s3://old/t/"
-    assert MOVED.to_lake("nowhere?at=all") == "nowhere?at=all"
+    assert MOVED.map_to_lake("file:///ssd/a/t") == "/data/a/t"
+    assert MOVED.map_to_lake("S3://NEW/all/t/") == "s3://old/t/"
+    assert MOVED.map_to_lake("nowhere?at=all") == "nowhere?at=all"
 
 
 NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
@@ -52,13 +52,13 @@ def test_whatever_was_mapped_no_two_locations_have_one_place(
         except InvalidRequest:
             continue
     found = MovedRoots(moved)
-    place = found.to_storage(location)
-    assert found.to_storage(place) == place
-    assert found.to_lake(found.to_lake(place)) == found.to_lake(place)
-    if found.to_lake(location) == location:  # no location of the lake lies at a new place
-        assert found.to_lake(place) == location
+    place = found.map_to_storage(location)
+    assert found.map_to_storage(place) == place
+    assert found.map_to_lake(found.map_to_lake(place)) == found.map_to_lake(place)
+    if found.map_to_lake(location) == location:  # no location of the lake lies at a new place
+        assert found.map_to_lake(place) == location
     for root in roots:  # and none of its roots means another place than its own, or that where it was moved
-        assert found.to_lake(found.to_storage(root)) == root
+        assert found.map_to_lake(found.map_to_storage(root)) == root
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_root_that_moves_on_or_back_has_one_entry_and_remembers_where_it_was()
     twice = map_roots(once, ["/a"], "/b", "/c")
     assert twice == map_roots(once, ["/a"], "/a", "/c") == (MovedRoot("/a", "/c", ("/b",)),)
     moved = MovedRoots(twice)
-    assert [moved.to_storage(one) for one in ("/a/t", "/b/t", "/c/t")] == ["/c/t"] * 3
-    assert [moved.to_lake(one) for one in ("/a/t", "/b/t", "/c/t")] == ["/a/t"] * 3
-    assert moved.roots_of("/c/t") == ("/c/t", "/a/t", "/b/t")
+    assert [moved.map_to_storage(one) for one in ("/a/t", "/b/t", "/c/t")] == ["/c/t"] * 3
+    assert [moved.map_to_lake(one) for one in ("/a/t", "/b/t", "/c/t")] == ["/a/t"] * 3
+    assert moved.list_known_roots("/c/t") == ("/c/t", "/a/t", "/b/t")
     back = map_roots(twice, ["/a"], "/c", "/a")
     assert unmap_root(twice, ["/a"], "/c") == unmap_root(twice, ["/a"], "/a") == back
     assert back == (MovedRoot("/a", "/a", ("/c", "/b")),)
-    assert MovedRoots(back).to_storage("/b/t") == MovedRoots(back).to_lake("/c/t") == "/a/t"
+    assert MovedRoots(back).map_to_storage("/b/t") == MovedRoots(back).map_to_lake("/c/t") == "/a/t"
     assert map_roots(back, ["/a"], "/a", "/b") == (MovedRoot("/a", "/b", ("/c",)),)
     for place in ("/b", "/d"):
         with pytest.raises(InvalidRequest, match="not a mapped root of the lake"):

@@ -28,21 +28,23 @@ def test_of_many_places_so_many_are_kept_and_all_can_be_used(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.storage.places.PLACES_MAX", 10)
-    opened = [places.at(str(tmp_path / f"table{number}")) for number in range(35)]
+    opened = [places.open_place(str(tmp_path / f"table{number}")) for number in range(35)]
     assert len(places._places) <= 10
     assert places._shared == {}
     for number, place in enumerate(opened):
         place.put("a", b"%d" % number)
-        assert not places.at(place.url).create("a", b"other"), "it is the same folder, whoever opened it"
-        assert [*places.at(place.url).read(["a"])] == [b"%d" % number]
-    assert places.at(opened[-1].url) is places.at(opened[-1].url)
+        assert not places.open_place(place.url).create("a", b"other"), (
+            "it is the same folder, whoever opened it"
+        )
+        assert [*places.open_place(place.url).read(["a"])] == [b"%d" % number]
+    assert places.open_place(opened[-1].url) is places.open_place(opened[-1].url)
 
 
 def test_a_disk_is_asked_by_no_other_thread(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = places.at(str(tmp_path / "table"))
-    monkeypatch.setattr(RequestLoop, "run", None)
+    place = places.open_place(str(tmp_path / "table"))
+    monkeypatch.setattr(RequestLoop, "run_coroutine", None)
     assert place.create("log/0", b"0")
     assert [*place.read(["log/0", "log/1"])] == [b"0", None]
     entry = place.look("log/0")
@@ -66,8 +68,8 @@ def place(
     request: pytest.FixtureRequest, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Place:
     if request.param == "disk":
-        return places.at(str(tmp_path / "orders"))
-    return places.at(in_bucket(request.getfixturevalue("s3_place"), monkeypatch))
+        return places.open_place(str(tmp_path / "orders"))
+    return places.open_place(in_bucket(request.getfixturevalue("s3_place"), monkeypatch))
 
 
 def names(place: Place, folder: str = "", after: str = "", before: str = "") -> list[str]:
@@ -152,15 +154,15 @@ def test_tables_of_one_bucket_share_its_connections(
     places: Places, s3_place: S3Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = in_bucket(s3_place, monkeypatch)
-    one, other = places.at(where), places.at(f"{where}/deeper")
+    one, other = places.open_place(where), places.open_place(f"{where}/deeper")
     assert one._bucket is other._bucket
-    assert places.at(f"{where}/") is one
+    assert places.open_place(f"{where}/") is one
     other.create("file", b"")
     assert names(one) == ["deeper/file"]
 
 
 def test_a_table_on_a_disk_has_no_litter_in_its_root(places: Places, tmp_path: Path) -> None:
-    place = places.at(f"file://{tmp_path}")
+    place = places.open_place(f"file://{tmp_path}")
     place.create("_delta_log/0.json", b"")
     place.put("_delta_log/_last_checkpoint", b"")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["_delta_log", "_penstock"]
@@ -169,7 +171,7 @@ def test_a_table_on_a_disk_has_no_litter_in_its_root(places: Places, tmp_path: P
 
 
 def test_what_a_killed_process_left_in_a_table_is_cleared_away(places: Places, tmp_path: Path) -> None:
-    place = places.at(str(tmp_path))
+    place = places.open_place(str(tmp_path))
     place.create("_delta_log/0.json", b"{}")
     half = tmp_path / "_penstock" / ".unfinished" / "half"
     half.write_bytes(b"{")
@@ -180,14 +182,14 @@ def test_what_a_killed_process_left_in_a_table_is_cleared_away(places: Places, t
 
 
 def test_reading_leaves_nothing_on_a_disk(places: Places, tmp_path: Path) -> None:
-    place = places.at(str(tmp_path))
+    place = places.open_place(str(tmp_path))
     assert (place.size("a"), place.read_range("a", 0, 1), list(place.read(["a"]))) == (None, None, [None])
     assert place.keeps_conditions
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_somebody_removed_is_made_again(places: Places, tmp_path: Path) -> None:
-    place = places.at(str(tmp_path / "table"))
+    place = places.open_place(str(tmp_path / "table"))
     place.create("_delta_log/0.json", b"")
     for file in sorted((tmp_path / "table").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
@@ -197,19 +199,19 @@ def test_a_folder_that_somebody_removed_is_made_again(places: Places, tmp_path: 
 def test_a_file_in_the_way_of_a_folder_is_no_file_that_exists(places: Places, tmp_path: Path) -> None:
     (tmp_path / "_delta_log").write_bytes(b"in the way")
     with pytest.raises(InvalidRequest, match="_delta_log cannot be used"):
-        places.at(str(tmp_path)).create_all([("_delta_log/0.json", b"")])
+        places.open_place(str(tmp_path)).create_all([("_delta_log/0.json", b"")])
 
 
 @pytest.mark.parametrize("location", ["https://example.com/t", "hdfs://host/t", "memory://x/t", "s3a://b/t"])
 def test_a_scheme_that_tables_cannot_be_at_is_refused(places: Places, location: str) -> None:
     with pytest.raises(InvalidRequest, match=r"local disk, or at s3://, gs://, az://"):
-        places.at(location)
+        places.open_place(location)
 
 
 @pytest.mark.parametrize("location", ["s3://169.254.169.254/latest", "s3://bucket/../x", "file://host/x", ""])
 def test_a_location_that_leads_astray_is_refused(places: Places, location: str) -> None:
     with pytest.raises(LocationRefused):
-        places.at(location)
+        places.open_place(location)
 
 
 class CarelessBucket(LocalBucket):
@@ -244,10 +246,10 @@ def test_a_bucket_is_tried_out_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     places = Disks(kind)
-    place = places.at("s3://bucket/table")
+    place = places.open_place("s3://bucket/table")
     assert place.keeps_conditions is keeps
     (tmp_path / "s3" / "bucket" / "table" / "_penstock" / "probe").rmdir()
-    assert places.at("s3://bucket/other").keeps_conditions is keeps
+    assert places.open_place("s3://bucket/other").keeps_conditions is keeps
     assert not (tmp_path / "s3" / "bucket" / "other").exists()
     places.close()
 
@@ -255,7 +257,7 @@ def test_a_bucket_is_tried_out_once(
 def test_an_answer_that_is_lost_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     places = Disks(SilentBucket)
-    place = places.at("s3://bucket/table")
+    place = places.open_place("s3://bucket/table")
     with pytest.raises(OutcomeUnknown, match="it is not known whether 'a' was written to s3://bucket/table"):
         place.create_all([("a", b"1"), ("b", b"2")])
     assert list(place.read(["a", "b"])) == [b"1", b"2"]

@@ -50,12 +50,12 @@ class _DiesBeforeSync(RocksdbStore):
         self._left, self._left_lock = skip, Lock()
         super().__init__(path, create=False)
 
-    def _sync(self, number: int) -> None:
+    def _sync_batch(self, number: int) -> None:
         with self._left_lock:
             self._left -= 1
             if self._left < 0:
                 _kill()
-        super()._sync(number)
+        super()._sync_batch(number)
 
 
 def _kill() -> None:

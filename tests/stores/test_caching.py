@@ -10,7 +10,7 @@ import pytest
 
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import CACHE_BYTES, CACHE_OBJECTS
-from penstock.model.encoding import ObjectId, object_id
+from penstock.model.encoding import ObjectId, hash_object
 from penstock.stores.caching import ENTRY_BYTES, CachingStore
 from penstock.stores.memory import MemoryStore
 from penstock.stores.wrapped import WrappedStore
@@ -35,7 +35,7 @@ class TestCachingStore(StoreContract):
 def lasting(count: int, label: str = "object", size: int = 100) -> dict[ObjectId, bytes]:
     """Objects that are named by their bytes."""
     made = [f"{label} {number}".encode().ljust(size, b".") for number in range(count)]
-    return {object_id(data): data for data in made}
+    return {hash_object(data): data for data in made}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_does_not_exist_is_asked_for_every_time(cache: CachingStore) -> Non
 
 def test_an_object_that_is_not_named_by_its_bytes_is_not_kept(cache: CachingStore) -> None:
     """K7: a receipt. Swept, it may be written anew with other bytes."""
-    receipt = object_id(b"of a key")
+    receipt = hash_object(b"of a key")
     cache.store({receipt: b"first"})
     assert cache.fetch([receipt]) == {receipt: b"first"}
     cache.inner.delete(scan_all(cache.inner))

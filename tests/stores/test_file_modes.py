@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.model.nessie import IcebergTable
-from penstock.stores.lake_directory import exposed_files
+from penstock.stores.lake_directory import find_exposed_files
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])
@@ -41,7 +41,7 @@ def test_the_files_of_sqlite_are_their_owners(tmp_path: Path, umask: int) -> Non
         assert {name: mode for name, mode in found.items() if name.startswith("penstock.db")} == {
             "penstock.db": 0o600, "penstock.db-wal": 0o600, "penstock.db-shm": 0o600
         }  # fmt: skip
-        assert not exposed_files(lake.kernel.store.url)
+        assert not find_exposed_files(lake.kernel.store.url)
     assert S_IMODE(place.stat().st_mode) == 0o777 & ~umask  # other engines read tables below it
 
 
@@ -56,12 +56,12 @@ def test_the_folders_of_other_stores_are_their_owners(
     found = modes(place)
     assert private <= set(found)
     assert {found[name] for name in private} == {0o700}
-    assert not exposed_files(url)
+    assert not find_exposed_files(url)
     if umask == 0:
         (place / min(private)).chmod(0o755)
         tmp_path.chmod(0o755)
         is_reachable = all(one.stat().st_mode & 0o001 for one in place.parents)
-        assert exposed_files(url) == ([place / min(private)] if is_reachable else [])
+        assert find_exposed_files(url) == ([place / min(private)] if is_reachable else [])
 
 
 def test_files_of_tables_are_made_as_the_umask_says(tmp_path: Path, umask: int) -> None:

@@ -33,7 +33,7 @@ from penstock.stores import postgres, postgres_wire
 from penstock.stores.port import AdvanceResult
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres_sql import MIGRATIONS, SqlStatement
-from penstock.stores.urls import without_secrets
+from penstock.stores.urls import hide_secrets
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample, scan_all
 from penstock.testing.threads import JOIN_MAX_S, at_once
@@ -61,7 +61,7 @@ def with_option(url: str, option: str) -> str:
 
 def ask(store: PostgresStore, question: str) -> list[tuple[bytes, ...]]:
     """What a connection of the store's own answers."""
-    (result,) = store._run(SqlStatement(question)())
+    (result,) = store._run_repeatable(SqlStatement(question)())
     return result.rows
 
 
@@ -98,7 +98,7 @@ def in_background(work: Callable[[], object]) -> Iterator[None]:
 def test_a_database_without_a_lake_stays_so_and_the_way_out_is_named(
     postgres_url: str, administrator: psycopg.Connection
 ) -> None:
-    shown = without_secrets(postgres_url)
+    shown = hide_secrets(postgres_url)
     with pytest.raises(LakeNotFound, match=re.escape(f"penstock init '{shown}'")) as refused:
         PostgresStore(postgres_url, create=False)
     assert refused.value.details == {"url": shown}
@@ -258,13 +258,13 @@ def test_every_connection_waits_for_the_disk_whatever_the_database_says(
 
 
 def test_a_commit_takes_two_round_trips(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, trips = postgres_wire.PostgresSession.run, list[int]()
+    run, trips = postgres_wire.PostgresSession.run_statements, list[int]()
 
     def counted(session: postgres_wire.PostgresSession, *steps: Any) -> Any:
         trips.append(len(steps))
         return run(session, *steps)
 
-    monkeypatch.setattr(postgres_wire.PostgresSession, "run", counted)
+    monkeypatch.setattr(postgres_wire.PostgresSession, "run_statements", counted)
     for number in range(3):
         trips.clear()
         with store.turn("main") as turn:
@@ -369,14 +369,14 @@ def test_waiting_too_long_for_a_connection_is_unavailable(
 
 
 def test_connections_are_given_in_the_order_in_which_they_were_asked_for() -> None:
-    slots = postgres_wire._Slots(1)
-    assert slots.take(0)
+    slots = postgres_wire._ConnectionSlots(1)
+    assert slots.take_slot(0)
     order: list[int] = []
 
     def queue_up(number: int) -> None:
-        assert slots.take(WAIT_MAX_S)
+        assert slots.take_slot(WAIT_MAX_S)
         order.append(number)
-        slots.give_back()
+        slots.return_slot()
 
     def is_waiting(count: int) -> bool:
         return len(slots._waiting) == count
@@ -385,11 +385,11 @@ def test_connections_are_given_in_the_order_in_which_they_were_asked_for() -> No
         for number in range(5):
             all_of_them.enter_context(in_background(partial(queue_up, number)))
             wait_for(partial(is_waiting, number + 1))
-        assert not slots.take(0.01)
-        slots.give_back()
+        assert not slots.take_slot(0.01)
+        slots.return_slot()
     assert order == list(range(5))
-    assert slots.take(0)
-    assert not slots.take(0)
+    assert slots.take_slot(0)
+    assert not slots.take_slot(0)
 
 
 def test_connections_that_nobody_needs_are_closed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,7 +621,7 @@ def test_interrupted_within_an_answer_the_connection_is_not_used_again(
         raise KeyboardInterrupt
 
     with store.turn("main") as turn:
-        monkeypatch.setattr(postgres_wire.PostgresSession, "_wait", interrupt)
+        monkeypatch.setattr(postgres_wire.PostgresSession, "_wait_for_socket", interrupt)
         with pytest.raises(KeyboardInterrupt):
             turn.advance(sample(1), row("main", data=b"2"))
     monkeypatch.undo()
@@ -723,7 +723,7 @@ def test_a_store_does_not_show_its_password(
     caplog.set_level(0)
     store = PostgresStore(with_option(postgres_url, f"password={password}"))
     swap(store, row("main"))
-    assert store.url == without_secrets(postgres_url)
+    assert store.url == hide_secrets(postgres_url)
     with store.turn("main") as turn:
         end_connections(administrator)
         with pytest.raises(Unavailable) as lost:

@@ -399,12 +399,12 @@ class Gated(RocksdbStore):
         self.synced = 0
         super().__init__(path)
 
-    def _sync(self, number: int) -> None:
+    def _sync_batch(self, number: int) -> None:
         if not self.may_sync.is_set():
             self.syncing.set()
             assert self.may_sync.wait(JOIN_MAX_S)
         self.synced += 1
-        super()._sync(number)
+        super()._sync_batch(number)
 
 
 @pytest.fixture

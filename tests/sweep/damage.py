@@ -10,8 +10,8 @@ import msgspec
 
 import penstock
 from penstock.kernel.fsck import CheckResult
-from penstock.kernel.tree import pack
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.kernel.tree import pack_node
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.objects import (
     AnyObject,
     CommitObject,
@@ -67,7 +67,7 @@ class Database:
     def add(self, value: AnyObject | bytes) -> ObjectId:
         """Store an object under its own hash, whatever is wrong with it otherwise."""
         data = value if isinstance(value, bytes) else encode(value)
-        one = object_id(data)
+        one = hash_object(data)
         self._connection.execute(
             "INSERT INTO objects (id, referenced_us, data) VALUES (?, 1, ?) ON CONFLICT DO NOTHING",
             (one, data),
@@ -135,7 +135,7 @@ class Database:
             node = self.node(parent)
             assert isinstance(node, Node)
             children = [*node.children[:index], new, *node.children[index + 1 :]]
-            new = self.add(pack(node.level, node.keys, children)[0])
+            new = self.add(pack_node(node.level, node.keys, children)[0])
         self.put_head(root=new)
 
     def put_segment(self, segment: Segment) -> ObjectId:

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from penstock.formats.files.files import File, new_folder
+from penstock.formats.files.files import File, make_folder_name
 from penstock.formats.files.intents import NAME, WriteIntent, encode_write
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun
 from penstock.formats.files.lake.calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.answers import SweptFiles
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
@@ -26,7 +26,7 @@ class Pool:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        self.url = pool_of(lake.warehouse)
+        self.url = find_pool(lake.warehouse)
 
     @property
     def root(self) -> Path:
@@ -35,13 +35,13 @@ class Pool:
     def folder(self, days: float = 0.0, fence: UUID | None = None) -> str:
         """A new folder, as if an attempt had begun so many days before the lake's clock."""
         began_us = self.lake.kernel.clock() - int(days * DAY_S * 1e6)
-        return new_folder(self.lake.id, fence or uuid4(), began_us)
+        return make_folder_name(self.lake.id, fence or uuid4(), began_us)
 
     def put(self, folder: str, *names: str, days: float = 0.0) -> set[str]:
         """Write files, and let them be so many days old; returns their names below the pool."""
         for name in names:
             if "://" in self.url:
-                self.lake.places.at(self.url).put(folder + name, name.encode())
+                self.lake.places.open_place(self.url).put(folder + name, name.encode())
                 continue
             (self.root / folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / folder / name).write_bytes(name.encode())
@@ -96,12 +96,12 @@ class Pool:
 
     def files(self) -> set[str]:
         """The names of all files that attempts have written, below the pool."""
-        place = self.lake.places.at(self.url)
+        place = self.lake.places.open_place(self.url)
         return {entry.key for entry in place.entries() if "-" in entry.key.partition("/")[0]}
 
     def read(self, key: str, at: str | None = None) -> dict[str, bytes]:
         """The bytes of a table's files, read from where the lake says they are; all of them must be there."""
-        place = self.lake.places.at(self.url)
+        place = self.lake.places.open_place(self.url)
         found = self.lake.do(ListFiles(key=Key.parse(key), at=at, limit=None))
         told = self.lake.do(GetFiles(key=Key.parse(key), at=at, file=tuple(one.path for one in found)))
         assert found == told

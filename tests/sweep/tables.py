@@ -61,7 +61,7 @@ def abandoned(
     """
     metadata = parse_action(table.get_commits().metadata.encode())
     assert isinstance(metadata, Metadata)
-    place = lake.places.at(table.get_commits().location)
+    place = lake.places.open_place(table.get_commits().location)
     data = pa.table({"id": pa.array(values or (-1,), pa.int64()), **columns})
     names = {decode_path(one.path) for one in write_files(place, metadata, data, prefix=folder)}
     for name in names if days else ():

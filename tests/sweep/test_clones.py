@@ -31,7 +31,7 @@ from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
-from penstock.lake.missing_files import missing_files
+from penstock.lake.missing_files import list_missing_files
 from penstock.lake.root_maps import map_root
 from tests.lake.restored import restore_lake
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, only, root_of, rows
@@ -330,7 +330,7 @@ def test_a_retry_waits_for_an_erase_that_may_not_have_seen_the_clone(
 
     def begin_erase() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(EraseRun, "_remove", kill)
+            patch.setattr(EraseRun, "_remove_old_files", kill)
             with pytest.raises(Killed):
                 erase(lake, later, "source")
 
@@ -363,10 +363,10 @@ def test_files_of_deletion_vectors_that_are_gone_are_missed(lake: Lake) -> None:
     lake.delta.create("source", data=rows(*range(50_000)), properties=VECTORS)
     lake.table("source").delete("id % 3 = 0")
     lake.delta.clone("source", "clone")
-    assert not list(missing_files(lake))
+    assert not list(list_missing_files(lake))
     (vectors,) = root_of(lake.table("source")).glob("*.bin")
     vectors.unlink()
-    missed = [(file.table, vectors.name in file.what) for file in missing_files(lake)]
+    missed = [(file.table, vectors.name in file.what) for file in list_missing_files(lake)]
     assert missed == [("clone", True), ("source", True)]
 
 

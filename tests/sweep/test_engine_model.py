@@ -137,11 +137,11 @@ class Folder:
     def __init__(self, world: World) -> None:
         self.world, self.known = world, set[str]()
 
-    def begin(self) -> None:
+    def gather_references(self) -> None:
         self.world.step()
         self.known |= self.world.referenced
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         before_us = self.world.now_us - GRACE_US
         for entry in listing(cast("Place", self), ""):
             self.world.removing.discard(self)
@@ -158,23 +158,23 @@ class Folder:
             if name in self.world.files:
                 yield BucketEntry(name, 1, self.world.files[name], cast("EntityTag", None))
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         self.world.step()
         self.known |= self.world.referenced
         self.world.removing.add(self)
         self.world.step()
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         return SweepDecision.KEPT if candidate.entry.key in self.known else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         for one in files:
             self.world.step()
             self.world.removed += self.world.files.pop(one.entry.key, None) is not None
             self.world.check()
         self.world.removing.discard(self)
 
-    def finish(self, tally: SweepTally) -> None:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
         self.world.removing.discard(self)
         self.world.check()
 
@@ -182,7 +182,7 @@ class Folder:
 def sweep(world: World, kind: type[SweepEngine]) -> None:
     batch = world.drawn.choice((1, 2, 100))
     engine = kind(remove_data=True, dry_run=False, pinned_us=world.pinned_us, batch=batch)
-    engine.sweep(Folder(world), SweepTally())
+    engine.sweep_folder(Folder(world), SweepTally())
 
 
 def live(seed: int, kind: type[SweepEngine]) -> World:
@@ -226,62 +226,68 @@ class _NeverAgain:
 class LooksOnce(SweepEngine):
     """References are gathered before the listing only."""
 
-    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
-        super().sweep(cast("SweptFolder", _NeverAgain(folder)), tally)
+    def sweep_folder(self, folder: SweptFolder, tally: SweepTally) -> None:
+        super().sweep_folder(cast("SweptFolder", _NeverAgain(folder)), tally)
 
 
 class ListsFirst(SweepEngine):
     """Files are judged before references are known, and not again."""
 
-    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
-        judged = [*folder.judge(self._list_entries)]
-        folder.begin()
-        folder.remove([one for one in judged if one.fate.is_to_go])
+    def sweep_folder(self, folder: SweptFolder, tally: SweepTally) -> None:
+        judged = [*folder.judge_files(self._list_entries)]
+        folder.gather_references()
+        folder.delete_files([one for one in judged if one.fate.is_to_go])
         for one in judged:
-            tally.count(one)
+            tally.count_file(one)
 
 
 class JudgesOnce(SweepEngine):
     """References are gathered again, and candidates are not judged by them."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
+    def _remove_candidates(
+        self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally
+    ) -> None:
         if candidates:
-            folder.look_again()
-            folder.remove(candidates)
+            folder.gather_new_references()
+            folder.delete_files(candidates)
 
 
 class RemovesYoungFiles(SweepEngine):
     """The grace period is not heeded."""
 
-    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
-        folder.begin()
-        young = [one for one in folder.judge(self._list_entries) if one.fate is not SweepDecision.KEPT]
-        self._remove(folder, [JudgedFile(one.entry, SweepDecision.DATA) for one in young], tally)
+    def sweep_folder(self, folder: SweptFolder, tally: SweepTally) -> None:
+        folder.gather_references()
+        young = [one for one in folder.judge_files(self._list_entries) if one.fate is not SweepDecision.KEPT]
+        self._remove_candidates(folder, [JudgedFile(one.entry, SweepDecision.DATA) for one in young], tally)
 
 
 class RemovesOneBatch(SweepEngine):
     """What is beyond the first batch stays."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
+    def _remove_candidates(
+        self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally
+    ) -> None:
         if not tally.files[SweepDecision.DATA]:
-            super()._remove(folder, candidates[:1], tally)
+            super()._remove_candidates(folder, candidates[:1], tally)
 
 
 class IgnoresForks(SweepEngine):
     """Notes of forks are not looked for."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
+    def _remove_candidates(
+        self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally
+    ) -> None:
         self._pinned_us = lambda: -1
-        super()._remove(folder, candidates, tally)
+        super()._remove_candidates(folder, candidates, tally)
 
 
 class LooksForForksOnce(SweepEngine):
     """Notes of forks are looked for at the beginning only."""
 
-    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
+    def sweep_folder(self, folder: SweptFolder, tally: SweepTally) -> None:
         pinned_us = self._pinned_us()
         self._pinned_us = lambda: pinned_us
-        super().sweep(folder, tally)
+        super().sweep_folder(folder, tally)
 
 
 BROKEN = [
@@ -306,6 +312,6 @@ def test_nothing_is_removed_that_was_not_to_be(remove_data: bool, dry_run: bool)
     world.step = world.rest  # type: ignore[method-assign]
     world.files = {"old": 0, "young": world.now_us}
     engine = SweepEngine(remove_data=remove_data, dry_run=dry_run, pinned_us=lambda: -1)
-    engine.sweep(Folder(world), tally)
+    engine.sweep_folder(Folder(world), tally)
     assert world.files.keys() == {"old", "young"}
     assert (tally.names, tally.files[SweepDecision.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)

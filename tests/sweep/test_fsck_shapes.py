@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.kernel.tree import pack
+from penstock.kernel.tree import pack_node
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import (
     Blob,
@@ -58,7 +58,7 @@ def _leaf_that_ends_elsewhere(database: Database) -> ObjectId:
 
 
 def _canonical(keys: list[bytes], values: list[bytes | Large]) -> Leaf:
-    found = decode_object(pack(0, keys, values)[0])
+    found = decode_object(pack_node(0, keys, values)[0])
     assert isinstance(found, Leaf)
     return found
 
@@ -104,7 +104,7 @@ def _node_with_children_in_wrong_order(database: Database) -> ObjectId:
 def _node_on_a_wrong_level(database: Database) -> ObjectId:
     root = database.node(database.head().root)
     assert isinstance(root, Node)
-    one = database.add(pack(root.level + 1, root.keys, root.children)[0])
+    one = database.add(pack_node(root.level + 1, root.keys, root.children)[0])
     database.put_head(root=one)
     return root.children[0]
 
@@ -120,7 +120,7 @@ def _root_with_one_child_only(database: Database) -> ObjectId:
     """The same content would have two roots."""
     root = database.node(database.head().root)
     assert isinstance(root, Node)
-    one = database.add(pack(root.level + 1, [root.keys[-1]], [database.head().root])[0])
+    one = database.add(pack_node(root.level + 1, [root.keys[-1]], [database.head().root])[0])
     database.put_head(root=one)
     return one
 

@@ -186,14 +186,14 @@ def test_a_shorter_grace_holds_for_sweeps_when_those_who_relied_on_the_longer_on
 ) -> None:
     graces = small.kernel.graces
     small.set_grace(grace_s=GRACE_MIN_S, data_grace_days=5)
-    assert graces.of_writers() == graces.of_the_past() == GracePeriods(GRACE_MIN_S, 5)
-    assert graces.of_sweeps() == GracePeriods(DAY_S, 7)
+    assert graces.find_writer_grace() == graces.find_past_grace() == GracePeriods(GRACE_MIN_S, 5)
+    assert graces.find_sweep_grace() == GracePeriods(DAY_S, 7)
     clock.go_on(DAY_S - 1)
-    assert graces.of_sweeps() == GracePeriods(DAY_S, 7)
+    assert graces.find_sweep_grace() == GracePeriods(DAY_S, 7)
     clock.go_on(2)
-    assert graces.of_sweeps() == GracePeriods(GRACE_MIN_S, 7)
+    assert graces.find_sweep_grace() == GracePeriods(GRACE_MIN_S, 7)
     clock.go_on(6 * DAY_S)
-    assert graces.of_sweeps() == GracePeriods(GRACE_MIN_S, 5)
+    assert graces.find_sweep_grace() == GracePeriods(GRACE_MIN_S, 5)
 
 
 def test_a_longer_grace_holds_for_sweeps_at_once_and_is_relied_on_for_what_comes(
@@ -201,14 +201,14 @@ def test_a_longer_grace_holds_for_sweeps_at_once_and_is_relied_on_for_what_comes
 ) -> None:
     graces = small.kernel.graces
     small.set_grace(grace_s=10 * DAY_S, data_grace_days=30)
-    assert graces.of_sweeps() == graces.of_writers() == GracePeriods(10 * DAY_S, 30)
-    assert graces.of_the_past() == GracePeriods(DAY_S, 7), (
+    assert graces.find_sweep_grace() == graces.find_writer_grace() == GracePeriods(10 * DAY_S, 30)
+    assert graces.find_past_grace() == GracePeriods(DAY_S, 7), (
         "a sweep that began before may have taken what is older"
     )
     clock.go_on(10 * DAY_S + 1)
-    assert graces.of_the_past() == GracePeriods(10 * DAY_S, 7)
+    assert graces.find_past_grace() == GracePeriods(10 * DAY_S, 7)
     clock.go_on(20 * DAY_S)
-    assert graces.of_the_past() == GracePeriods(10 * DAY_S, 30)
+    assert graces.find_past_grace() == GracePeriods(10 * DAY_S, 30)
 
 
 def test_of_changes_in_a_row_all_are_heeded_for_their_time(small: Lake, clock: SetClock) -> None:
@@ -216,10 +216,10 @@ def test_of_changes_in_a_row_all_are_heeded_for_their_time(small: Lake, clock: S
         small.set_grace(data_grace_days=days)
         clock.go_on(DAY_S)
     graces = small.kernel.graces
-    assert graces.of_sweeps().data_grace_days == 40
-    assert graces.of_the_past().data_grace_days == 5
+    assert graces.find_sweep_grace().data_grace_days == 40
+    assert graces.find_past_grace().data_grace_days == 5
     clock.go_on(39 * DAY_S)
-    assert graces.of_sweeps().data_grace_days == 6
+    assert graces.find_sweep_grace().data_grace_days == 6
     small.set_grace(data_grace_days=7)
     assert len(read_description(small.kernel.store).graces) == 2, "what nobody heeds any more is forgotten"
 

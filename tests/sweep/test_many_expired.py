@@ -18,13 +18,13 @@ from penstock.kernel.description import (
     ROW_NAME,
     read_description,
 )
-from penstock.kernel.expired import blobs_of, expired_commits, with_expired
+from penstock.kernel.expired import list_blobs_of_lake, read_expired_commits, record_expired_commits
 from penstock.kernel.objects import Objects
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import PutSetting
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
-from penstock.model.encoding import encode, object_id
+from penstock.model.encoding import encode, hash_object
 from penstock.stores.checks import check_sizes
 from penstock.stores.dynamodb_items import ITEM_MAX_BYTES
 from penstock.stores.memory import MemoryStore
@@ -92,12 +92,12 @@ def test_histories_that_were_cut_off_end_where_they_were_cut(clock: SetClock) ->
 def test_the_list_of_what_expired_is_swept_when_another_takes_its_place(clock: SetClock) -> None:
     store = MemoryStore(clock)
     cut(store, clock)
-    first = blobs_of(read_description(store))
+    first = list_blobs_of_lake(read_description(store))
     lake = opened(store, clock)
     lake.branch("b0").put("t", table("third"))
     clock.go_on(2 * GRACE_S)
     lake.sweep()
-    second = blobs_of(read_description(store))
+    second = list_blobs_of_lake(read_description(store))
     assert first != second
     assert {*store.fetch([*first, *second])} == {*first, *second}, "somebody may have read the row before"
     clock.go_on(2 * GRACE_S)
@@ -122,7 +122,7 @@ def test_what_expired_is_in_the_row_again_when_it_is_little(clock: SetClock) -> 
 def test_a_missing_list_of_what_expired_is_damage_and_nothing_is_swept(clock: SetClock) -> None:
     store = MemoryStore(clock)
     cut(store, clock)
-    (one,) = blobs_of(read_description(store))
+    (one,) = list_blobs_of_lake(read_description(store))
     scanned, _ = store.scan(b"", 10_000)
     store.delete([stored for stored in scanned if stored.id == one])
     lake = opened(store, clock)
@@ -153,7 +153,7 @@ def test_a_lake_of_an_older_release_has_more_in_its_row_until_it_is_swept(
     lake.sweep()
     after = read_description(store)
     assert (after.expired, after.format_version) == ((), EXPIRED_VERSION)
-    assert {*expired_commits(after, Objects(store))} == {*before.expired}
+    assert {*read_expired_commits(after, Objects(store))} == {*before.expired}
     assert lake.fsck().damages == ()
 
 
@@ -172,7 +172,7 @@ def test_a_copy_has_the_list_of_what_expired(clock: SetClock, fork: bool) -> Non
     store, target = MemoryStore(clock), MemoryStore(clock)
     gone = cut(store, clock)
     (copy_lake if fork else move_lake)(store, target, settings=SETTINGS, clock=clock)
-    found = [{*expired_commits(read_description(one), Objects(one))} for one in (store, target)]
+    found = [{*read_expired_commits(read_description(one), Objects(one))} for one in (store, target)]
     assert found[0] == found[1] == {bytes.fromhex(one) for one in gone}
     lake = opened(target, clock)
     assert lake.fsck().damages == ()
@@ -183,16 +183,16 @@ def test_a_copy_has_the_list_of_what_expired(clock: SetClock, fork: bool) -> Non
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 20_000])
 def test_what_is_noted_is_found_again(count: int) -> None:
-    ids = [object_id(str(number).encode()) for number in range(count)]
+    ids = [hash_object(str(number).encode()) for number in range(count)]
     store = MemoryStore()
     with penstock.open(store):
-        lake, blobs = with_expired(read_description(store), [*ids, *ids[:3]])
+        lake, blobs = record_expired_commits(read_description(store), [*ids, *ids[:3]])
     store.store(blobs)
-    found = expired_commits(lake, Objects(store))
+    found = read_expired_commits(lake, Objects(store))
     assert (len(found), [*found]) == (count, sorted(ids))
     assert all(one in found for one in ids[:100])
-    assert not any(one in found for one in (b"", b"\0" * 32, b"\xff" * 32, object_id(b"other"), "text"))
-    assert found == expired_commits(lake, Objects(store))
+    assert not any(one in found for one in (b"", b"\0" * 32, b"\xff" * 32, hash_object(b"other"), "text"))
+    assert found == read_expired_commits(lake, Objects(store))
     assert len(encode(lake)) < 600
     assert all(len(data) <= ROW_MAX_BYTES for data in blobs.values())
 

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.errors import PenstockError, Unavailable
-from penstock.formats.files.files import File, decode_file, slice_of
+from penstock.formats.files.files import File, decode_file, find_slice
 from penstock.formats.files.lake import referenced_files as files_named
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.metrics import SWEPT_BYTES, SWEPT_FILES
@@ -87,7 +87,7 @@ def test_days_within_the_grace_time_are_not_even_listed(
     listing = Place.entries
 
     def entries(place: Place, folder: str = "") -> Iterator[BucketEntry]:
-        if place.url == lake.places.at(pool.url).url:
+        if place.url == lake.places.open_place(pool.url).url:
             listed.append(folder)
         return listing(place, folder)
 
@@ -105,7 +105,7 @@ def test_a_file_goes_only_where_this_lake_gives_folders_to_attempts(
 ) -> None:
     """Strangers' files stay: those of other lakes, and whatever does not fit the pattern."""
     day, fence = pool.folder().split("/")[:2]
-    other = slice_of(str(uuid4()), day[:8])
+    other = find_slice(str(uuid4()), day[:8])
     strangers = {
         "notes.txt",
         f"{day}/notes.txt",
@@ -118,7 +118,7 @@ def test_a_file_goes_only_where_this_lake_gives_folders_to_attempts(
         f"{day}x/{fence}/part-0",
         f"{day[:8]}/{fence}/part-0",
     }
-    place = lake.places.at(pool.url)
+    place = lake.places.open_place(pool.url)
     for name in strangers:
         place.put(name, b"somebody's")
     ours = pool.put(pool.folder(), "part-0")
@@ -390,7 +390,7 @@ def test_storage_that_does_not_answer_is_told_only_if_files_may_be_there(
 
 def test_lists_that_readers_made_for_spark_go_after_a_day(lake: Lake, pool: Pool, later: LateClock) -> None:
     pool.write("t", "a")
-    place = lake.places.at(lake.warehouse)
+    place = lake.places.open_place(lake.warehouse)
     lists = [f"_penstock/reads/{one * 32}/_spark_metadata/0" for one in "ab"]
     others = ["_penstock/reads/somebody's", "_penstock/other", f"t/_penstock/reads/{'c' * 32}/0"]
     for name in (*lists, *others):

@@ -168,7 +168,7 @@ def test_a_second_fork_to_a_place_is_noted_before_it_begins_as_the_first_was(
         lake.branch("dev").create()
         pool.write("t", "x", branch="dev")
         with monkeypatch.context() as patch:
-            patch.setattr(ForkNotes, "complete", killed)
+            patch.setattr(ForkNotes, "note_complete_fork", killed)
             with pytest.raises(Killed):
                 copy_lake(source, place, clock=later)
         lake.branch("dev").delete()
@@ -198,7 +198,7 @@ def test_a_note_that_nobody_can_read_keeps_everything(source: Path, later: LateC
     with opened(source, later) as lake:
         pool = Pool(lake)
         pool.put(pool.folder(), "x")
-        lake.places.at(pool.url).put(f"{FORKS}somebody's", b"?")
+        lake.places.open_place(pool.url).put(f"{FORKS}somebody's", b"?")
         later.days = 8
         assert (swept(lake).data_files, swept(lake).forked) == (0, 1)
 

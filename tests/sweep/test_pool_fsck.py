@@ -12,13 +12,13 @@ import pytest
 
 import penstock
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, FilesState, encode_file, state_of, with_state
+from penstock.formats.files.files import File, FilesState, decode_state, encode_file, encode_state_into_table
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import BeginJob
-from penstock.kernel.tree import pack
+from penstock.kernel.tree import pack_node
 from penstock.lake.lake import Lake
-from penstock.model.content import content_bytes
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.content import encode_checked_content
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.objects import Leaf, Node, Segment
 from tests.sweep.damage import Database, check, names_damaged
@@ -55,11 +55,13 @@ def table(lake: Lake, place: Path) -> FilesTable:
 
 def put_state(database: Database, table: FilesTable, **changes: Any) -> None:
     """Let the table be in another state, with valid hashes all the way up."""
-    put_table(database, with_state(table, msgspec.structs.replace(state_of(table), **changes)))
+    put_table(
+        database, encode_state_into_table(table, msgspec.structs.replace(decode_state(table), **changes))
+    )
 
 
 def put_table(database: Database, table: FilesTable) -> None:
-    database.put_segment(Segment([KEY.encode()], [content_bytes(table)]))
+    database.put_segment(Segment([KEY.encode()], [encode_checked_content(table)]))
 
 
 def first_leaf(database: Database, root: ObjectId) -> tuple[ObjectId, Leaf]:
@@ -72,10 +74,10 @@ def first_leaf(database: Database, root: ObjectId) -> tuple[ObjectId, Leaf]:
 
 def put_leaf(database: Database, table: FilesTable, keys: list[bytes], values: list[Any]) -> ObjectId:
     """Let the first leaf of the table's tree be another one."""
-    node = database.node(state_of(table).root)
+    node = database.node(decode_state(table).root)
     assert isinstance(node, Node)
-    new = database.add(pack(0, keys, values)[0])
-    root = database.add(pack(node.level, node.keys, [new, *node.children[1:]])[0])
+    new = database.add(pack_node(0, keys, values)[0])
+    root = database.add(pack_node(node.level, node.keys, [new, *node.children[1:]])[0])
     put_state(database, table, root=root)
     return new
 
@@ -88,9 +90,9 @@ def test_a_sound_table_is_sound(place: Path) -> None:
 def test_a_table_that_counts_wrongly_is_told_by_its_key(
     place: Path, database: Database, table: FilesTable, field: str
 ) -> None:
-    right: int = getattr(state_of(table), field)
+    right: int = getattr(decode_state(table), field)
     put_state(database, table, **{field: right + 1})
-    root = state_of(table).root.hex()
+    root = decode_state(table).root.hex()
     (damage,) = [one for one in check(place).damages if one.object == root]
     assert all(one in damage.what for one in ("'raw_events'", str(right + 1)))
 
@@ -98,7 +100,7 @@ def test_a_table_that_counts_wrongly_is_told_by_its_key(
 def test_a_node_of_a_table_that_is_missing_is_told_with_its_commit(
     place: Path, database: Database, table: FilesTable, lake: Lake
 ) -> None:
-    missing, _ = first_leaf(database, state_of(table).root)
+    missing, _ = first_leaf(database, decode_state(table).root)
     database.remove(missing)
     told = names_damaged(place)
     assert f"{missing.hex()}: is needed by commit {lake.branch().head[:8]}" in told
@@ -106,22 +108,24 @@ def test_a_node_of_a_table_that_is_missing_is_told_with_its_commit(
 
 
 def test_nodes_in_the_wrong_order_are_told(place: Path, database: Database, table: FilesTable) -> None:
-    root = state_of(table).root
+    root = decode_state(table).root
     node = database.node(root)
     assert isinstance(node, Node)
     first, second, *others = node.children
-    put_state(database, table, root=database.add(pack(node.level, node.keys, [second, first, *others])[0]))
+    put_state(
+        database, table, root=database.add(pack_node(node.level, node.keys, [second, first, *others])[0])
+    )
     assert "ends with another key than its parent says" in names_damaged(place)
 
 
 def test_an_entry_that_is_no_file_is_told(place: Path, database: Database, table: FilesTable) -> None:
-    _, leaf = first_leaf(database, state_of(table).root)
+    _, leaf = first_leaf(database, decode_state(table).root)
     new = put_leaf(database, table, leaf.keys, [encode(("no file",)), *leaf.values[1:]])
     assert f"{new.hex()}: an entry of a table's files cannot be read" in names_damaged(place)
 
 
 def test_an_address_outside_of_the_pool_is_told(place: Path, database: Database, table: FilesTable) -> None:
-    _, leaf = first_leaf(database, state_of(table).root)
+    _, leaf = first_leaf(database, decode_state(table).root)
     file = encode_file(File("../../etc/passwd", 1, 1))
     new = put_leaf(database, table, leaf.keys, [file, *leaf.values[1:]])
     told = names_damaged(place)
@@ -148,7 +152,7 @@ def test_a_large_state_is_checked_as_well(lake: Lake, place: Path, database: Dat
     assert check(place).damages == ()
     content = lake.table("big").content
     assert isinstance(content, FilesTable)
-    leaf = state_of(content).root
+    leaf = decode_state(content).root
     database.remove(leaf)
     assert leaf.hex() in names_damaged(place)
 
@@ -165,6 +169,6 @@ def test_states_of_commits_that_are_kept_are_checked_and_others_are_not(
     place: Path, database: Database, table: FilesTable
 ) -> None:
     """What nothing leads to may lack its tree: a sweep is about to take it, too."""
-    lost = with_state(table, FilesState(ObjectId(object_id(b"nothing")), 1, 1))
-    database.add(Segment([KEY.encode()], [content_bytes(lost)]))
+    lost = encode_state_into_table(table, FilesState(ObjectId(hash_object(b"nothing")), 1, 1))
+    database.add(Segment([KEY.encode()], [encode_checked_content(lost)]))
     assert check(place).damages == ()

@@ -15,7 +15,7 @@ from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.jobs import JobRows
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.model.jobs import JobState, own_branch_note
+from penstock.model.jobs import JobState, make_own_branch_note
 from penstock.model.references import Kind
 from tests.sweep.pool import Pool, swept
 from tests.sweep.tables import LateClock
@@ -161,8 +161,10 @@ def test_a_branch_whose_job_is_not_known_any_more_goes_after_the_grace_time(
     for other in ("jobs/nightly", f"{name}x", f"{name}-2"):
         lake.branch(other).create()
     pool.write("t", "a")
-    note = own_branch_note("f" * 32)
-    lake.kernel.references.create(name, Kind.BRANCH, lake.kernel.resolve("main")[0], note=note)
+    note = make_own_branch_note("f" * 32)
+    lake.kernel.references.create_reference(
+        name, Kind.BRANCH, lake.kernel.resolve_revision("main")[0], note=note
+    )
     pool.write("t", "b", branch=name)
     later.days = 6
     assert swept(lake).branches == 0
@@ -218,7 +220,7 @@ def test_what_a_forgotten_job_left_on_its_branch_is_not_in_a_job_of_the_same_id(
     jobs = JobAttempts(lake.kernel).jobs
     jobs.abort(first.job.id, "by a test")
     later.days = 60
-    jobs.forget(first.job.id)
+    jobs.forget_job(first.job.id)
     second = pool.begin("t", first.job.id, own_branch=True)
     assert second.job.own_branch == first.job.own_branch
     pool.put(pool.below(second), "new")
@@ -253,7 +255,7 @@ def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(
     begun = pool.begin("t", own_branch=True)
     jobs = JobAttempts(lake.kernel).jobs
     jobs.abort(begun.job.id, "by a test")
-    find, taken = JobRows.find, list[bool]()
+    find, taken = JobRows.find_job, list[bool]()
 
     def finding(self: JobRows, id: str) -> object:  # noqa: A002
         found = find(self, id)
@@ -263,7 +265,7 @@ def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(
             lake.branch(begun.job.own_branch).create()
         return found
 
-    monkeypatch.setattr(JobRows, "find", finding)
+    monkeypatch.setattr(JobRows, "find_job", finding)
     assert swept(lake).branches == 0
     assert branches(lake) == [begun.job.own_branch]
 
@@ -285,7 +287,7 @@ def test_a_job_that_died_while_it_committed_is_settled_by_its_branch(
             patch.setattr(lake.kernel, "commit", dying)
         with pytest.raises(KeyboardInterrupt):
             pool.commit(begun, "a")
-    job = JobAttempts(lake.kernel).jobs.get(begun.job.id)
+    job = JobAttempts(lake.kernel).jobs.get_job(begun.job.id)
     assert job.state is JobState.COMMITTING
     later.days = 3
     told = swept(lake)
@@ -306,7 +308,7 @@ def test_a_row_is_not_forgotten_while_its_job_is_committing(lake: Lake, pool: Po
     pool.put(pool.below(begun), "a")
     later.days = 3.4
     fence = pool.below(begun).rstrip("/").rpartition("/")[2]
-    JobAttempts(lake.kernel).send(begun.job.id, fence, "t", "main")
+    JobAttempts(lake.kernel).send_commit(begun.job.id, fence, "t", "main")
     later.days = 3.5
     assert swept(lake).jobs_forgotten == 0
     assert pool.commit(begun, "a").commit is not None

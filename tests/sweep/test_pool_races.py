@@ -44,9 +44,9 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         waiting = iter(steps)
 
         class Stepping(ReferencedFiles):
-            def look(self) -> None:
+            def read_new_commits(self) -> None:
                 next(waiting, lambda: None)()
-                super().look()
+                super().read_new_commits()
 
         monkeypatch.setattr(files_sweep, "ReferencedFiles", Stepping)
 

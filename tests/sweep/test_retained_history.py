@@ -44,14 +44,14 @@ def test_who_was_interrupted_is_told_all_of_it_again(lake: Lake) -> None:
     history = RetainedHistory(kernel_of(lake), tell)
     for number in range(3):
         put(lake, number)
-    assert next(history.unseen()) == 3
-    assert sorted(history.unseen()) == [1, 2, 3]
-    assert [*history.unseen()] == []
+    assert next(history.list_unseen()) == 3
+    assert sorted(history.list_unseen()) == [1, 2, 3]
+    assert [*history.list_unseen()] == []
     for number in range(3, 6):
         put(lake, number)
     unanswered.append(5)
     with pytest.raises(Unavailable):
-        [*history.unseen()]
+        [*history.list_unseen()]
     unanswered.clear()
-    assert {4, 5, 6} <= {*history.unseen()}
-    assert [*history.unseen()] == []
+    assert {4, 5, 6} <= {*history.list_unseen()}
+    assert [*history.list_unseen()] == []

@@ -10,7 +10,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.content import AnyContent, Unknown
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
@@ -181,20 +181,20 @@ def test_what_a_content_holds_lives_as_long_as_the_content(
     kernel = Kernel(store, [Holding(kind, size)], lake.kernel.settings, clock)
     lake = Lake(Embedded(kernel, read_description(store), open_lake=Lake), "tester")
     held, stray = encode(Blob(b"held")), encode(Blob(b"nobody holds this"))
-    store.store({object_id(stray): stray})
+    store.store({hash_object(stray): stray})
     dev = lake.branch("dev").create()
     dev.commit([Change(Key("table"), "holding", b"held")])
     if is_folded:
         dev.commit([Put(Key(f"key{number:03}"), table()) for number in range(600)])
     clock.go_on(GRACE_S + 1)
     lake.sweep()
-    assert object_id(held) in ids(store)
-    assert object_id(stray) not in ids(store)
+    assert hash_object(held) in ids(store)
+    assert hash_object(stray) not in ids(store)
     assert reopened(lake).fsck().damages == ()
     dev.delete()
     clock.go_on(GRACE_S + 1)
     lake.sweep()
-    assert object_id(held) not in ids(store)
+    assert hash_object(held) not in ids(store)
 
 
 class Chained(Holding):
@@ -337,7 +337,7 @@ def test_nothing_is_removed_if_something_reachable_is_missing(
     _busy_lake(lake)
     lake.branch("old").create().delete()
     clock.go_on(100 * DAY_S)
-    expired = {one for name in lake.deleted() for one, _ in lake.kernel.references.log(name)}
+    expired = {one for name in lake.deleted() for one, _ in lake.kernel.references.walk_log(name)}
     victims = sorted(reachable(store) - expired)[::40]
     for victim in victims:
         data = store.fetch([victim])[victim]
@@ -364,7 +364,7 @@ def test_an_unreadable_object_that_nothing_leads_to_is_removed_when_a_receipt_wo
 ) -> None:
     """It may have been one. Were it removed before, its request could be done twice."""
     lake.branch().put("a", table())
-    stray = object_id(b"stray")
+    stray = hash_object(b"stray")
     store.store({stray: b"\xc1 this is nothing"})
     clock.go_on(GRACE_S + 1)
     assert lake.sweep().removed == 0

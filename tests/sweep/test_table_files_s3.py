@@ -10,7 +10,7 @@ import pytest
 from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.lake.lake import Lake
 from penstock.storage import places
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 from tests.sweep.tables import LateClock, abandoned, ids, only
 
 DAYS = ["a:b", "a b", "ü", "100%", "a/b", "%3A", "a+b", None]
@@ -38,7 +38,7 @@ def test_what_jobs_left_in_a_bucket_goes_and_what_is_committed_stays(
     assert set(told.names) == left
     assert only(lake.sweep_tables(remove_data=True)).data_files == len(left)
     assert only(lake.sweep_tables(remove_data=True)).data_files == 0
-    place = lake.places.at(table.get_commits().location)
+    place = lake.places.open_place(table.get_commits().location)
     assert not left & {one.key for one in place.entries()}
     assert ids(table) == list(range(len(DAYS)))
     assert ids(lake.table("orders", "dev")) == [*range(len(DAYS)), 100]
@@ -48,12 +48,12 @@ def test_folders_of_tables_that_were_never_created_are_found_in_a_bucket(
     lake: Lake, later: LateClock
 ) -> None:
     table = lake.create_table("orders", data=pa.table({"id": [1]}))
-    died = [lake.places.at(own_place(lake.warehouse, uuid4())) for _ in range(3)]
+    died = [lake.places.open_place(make_own_place(lake.warehouse, uuid4())) for _ in range(3)]
     for place in died:
         note_creation(place, lake.id)
         for number in range(3):
             place.put(f"part-{number}.parquet", b"data")
-    warehouse = lake.places.at(lake.warehouse)
+    warehouse = lake.places.open_place(lake.warehouse)
     for name in ("notes.txt", "notes/1.txt", "others/1.txt"):
         warehouse.put(name, b"somebody's")
     given = [one.rpartition("/")[2] for one in (table.location, *(place.url for place in died))]

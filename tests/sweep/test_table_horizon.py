@@ -91,8 +91,8 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
             swept = another.sweep().removed
         return found
 
-    expired = RetainedHistory._expired_commits
-    monkeypatch.setattr(RetainedHistory, "_expired_commits", expiring)
+    expired = RetainedHistory._read_expired_commits
+    monkeypatch.setattr(RetainedHistory, "_read_expired_commits", expiring)
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1
     assert swept > 0
     assert ids(lake.table("orders")) == [1, 2]

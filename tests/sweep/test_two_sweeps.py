@@ -66,7 +66,7 @@ def check_sound(memory: MemoryStore, clock: SetClock) -> None:
         assert lake.fsck().damages == ()
     with pytest.raises(HistoryExpired):
         lake.resolve("main~19")
-    noted = expired.expired_commits(read_description(memory), lake.kernel.objects)
+    noted = expired.read_expired_commits(read_description(memory), lake.kernel.objects)
     assert len(noted) == 1, "what nothing leads to any more is forgotten"
     move_lake(memory, MemoryStore(clock), settings=SETTINGS, clock=clock)
 
@@ -80,7 +80,7 @@ def sweep_as_server(lake: Lake) -> None:
     sweeping = BackgroundSweep(
         lake.catalogue, Log(io.BytesIO(), LogLevel.INFO), every_hours=24, remove_data=False
     )
-    assert sweeping.look(), "the lake was not swept"
+    assert sweeping.sweep_if_due(), "the lake was not swept"
 
 
 def wait_for_servers_turn(lake: Lake, clock: SetClock) -> None:
@@ -88,7 +88,7 @@ def wait_for_servers_turn(lake: Lake, clock: SetClock) -> None:
     assert isinstance(lake.catalogue, Embedded)
     BackgroundSweep(
         lake.catalogue, Log(io.BytesIO(), LogLevel.INFO), every_hours=24, remove_data=False
-    ).look()
+    ).sweep_if_due()
     clock.go_on(2 * DAY_S)
 
 

@@ -20,7 +20,7 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 from penstock.storage.places import Place
 from tests.owner.orders import add
 from tests.sweep.tables import LateClock, ids, root_of, rows
@@ -50,7 +50,7 @@ def unlanded(lake: Lake, *, remove: bool = True, dry_run: bool = False) -> list[
 
 def died(lake: Lake, *names: str, note: str | None = "") -> Path:
     """The folder of a job that wrote files and died before it could ask for its table."""
-    place = lake.places.at(own_place(lake.warehouse, uuid4()))
+    place = lake.places.open_place(make_own_place(lake.warehouse, uuid4()))
     if note is not None:
         note_creation(place, note or lake.id)
     for name in names or (PART, f".{PART}.crc", "_penstock/bodies/0.json", f"_penstock/data/day=1/{PART}"):
@@ -182,7 +182,7 @@ def test_a_table_that_a_commit_has_or_had_is_none_of_these(lake: Lake, later: La
     """Also one of which nothing is published yet, so that its folder does not tell that it was created."""
     branch = lake.branch("dev").create()
     root = Path(lake.create_table("visits", data=rows(1), branch="dev").get_commits().location)
-    note_creation(lake.places.at(str(root)), lake.id)
+    note_creation(lake.places.open_place(str(root)), lake.id)
     later.days = 30
     if fate == "dropped":
         branch.drop("visits")
@@ -250,7 +250,7 @@ def test_a_removal_that_is_interrupted_is_taken_up_by_the_next(
 def test_the_note_of_a_table_that_was_created_goes_as_what_lies_beside_its_log(
     lake: Lake, table: Table, later: LateClock
 ) -> None:
-    note_creation(lake.places.at(table.location), lake.id)
+    note_creation(lake.places.open_place(table.location), lake.id)
     later.days = 1.1
     assert [one.scratch_files for one in lake.sweep_tables()] == [1]
     assert not (root_of(table) / "_penstock" / "creating" / lake.id).exists()

@@ -45,7 +45,7 @@ def test_commits_are_noticed_as_lost_that_cannot_be_read_because_of_a_damage(wha
     class Damaging(Drill):
         def _check(self) -> Found:
             kernel = Kernel(data)
-            commits = [*kernel.walk(kernel.references.get("main").head)][2:]
+            commits = [*kernel.walk_commits(kernel.references.get_reference("main").head)][2:]
             older, commit = next((one, commit) for one, commit in commits if commit.recent)
             del data._objects[older if what == "commit" else commit.recent[0][0]]
             return super()._check()

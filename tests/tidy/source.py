@@ -14,7 +14,7 @@ from typing import Final
 LOADER: Final = re.compile(r"import_module|_?load(_\w+)?")
 """How functions are called that load what they are told the name of."""
 TEXT: Final = re.compile(r"(\w+)\.(\w+(?:\.\w+)*)(?::\w+)?")
-"""A module of a package, or a name in it, as ``penstock.formats.registry.load`` takes them."""
+"""A module of a package, or a name in it, as ``penstock.formats.registry.load_part`` takes them."""
 
 
 @dataclass(frozen=True)

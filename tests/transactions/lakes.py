@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 from penstock.errors import LakeExists, ReferenceExists
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.kernel.settings import Settings
 from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.model.commits import CommitMeta
@@ -44,8 +44,8 @@ class Process:
         self.transactions = Transactions(self.kernel)
         self.clock = clock
         try:
-            self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
-            write_description(store, new_description(clock(), "main", "", ()))
+            self.kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+            write_description(store, make_description(clock(), "main", "", ()))
         except (ReferenceExists, LakeExists):
             pass
 
@@ -56,7 +56,7 @@ class Process:
         isolation: Isolation = Isolation.SNAPSHOT,
         target: str = "main",
     ) -> TransactionRecord:
-        return self.transactions.begin(
+        return self.transactions.begin_transaction(
             uuid4().hex, target, policy=policy, isolation=isolation, who="ann", message="nightly"
         )
 
@@ -72,8 +72,8 @@ class Process:
         self.kernel.commit(branch, [Delete(Key.parse(key))])
 
     def get(self, branch: str, key: str) -> IcebergTable | None:
-        state = self.kernel.state(self.kernel.references.get(branch).head)
-        found = content_of(self.kernel.objects, state.get(Key.parse(key).encode()))
+        state = self.kernel.read_state(self.kernel.references.get_reference(branch).head)
+        found = read_content(self.kernel.objects, state.get(Key.parse(key).encode()))
         assert found is None or isinstance(found, IcebergTable)
         return found
 
@@ -83,7 +83,7 @@ class Process:
         return None if found is None else found.snapshot_id
 
     def commit(self, known: TransactionRecord, message: str = "landed") -> TransactionRecord:
-        return self.transactions.commit(known.transaction.id, CommitMeta(message=message))
+        return self.transactions.commit_transaction(known.transaction.id, CommitMeta(message=message))
 
     def head(self, branch: str = "main") -> ObjectId:
-        return self.kernel.references.get(branch).head
+        return self.kernel.references.get_reference(branch).head

@@ -52,13 +52,13 @@ def test_a_commit_that_died_is_all_or_nothing(
     id = dies(faulty, clock, point, step, conflict=False)  # noqa: A001
     other = Process(faulty.inner, clock)
     assert state_of(other) in ((1, None), (2, 2))
-    left = other.transactions.get(id)
+    left = other.transactions.get_transaction(id)
     if then == "again":
         ended = other.commit(left)
         assert ended.state is TransactionState.COMMITTED
     else:
         clock.us += (11 if then == "settled" else 61) * MINUTE_US
-        ended = other.transactions.settle(left) if other.transactions.is_left(left) else left
+        ended = other.transactions.settle_transaction(left) if other.transactions.is_abandoned(left) else left
     is_open = left.state is TransactionState.OPEN
     if then == "expired" and is_open:
         assert (ended.state, state_of(other)) == (TransactionState.ABORTED, (1, None))
@@ -67,7 +67,7 @@ def test_a_commit_that_died_is_all_or_nothing(
     else:
         assert (ended.state, state_of(other)) == (TransactionState.COMMITTED, (2, 2))
         assert ended.transaction.commit == other.head()
-        assert len(list(other.kernel.walk(other.head()))) == 2
+        assert len(list(other.kernel.walk_commits(other.head()))) == 2
     assert fsck(other.kernel).damages == ()
 
 
@@ -80,8 +80,8 @@ def test_a_refusal_that_died_is_refused_again(
     other = Process(faulty.inner, clock)
     assert state_of(other) == (3, None)
     with pytest.raises((MergeConflict, TransactionOver)):
-        other.commit(other.transactions.get(id))
-    assert other.transactions.get(id).state is TransactionState.ABORTED
+        other.commit(other.transactions.get_transaction(id))
+    assert other.transactions.get_transaction(id).state is TransactionState.ABORTED
     assert state_of(other) == (3, None)
 
 
@@ -90,11 +90,11 @@ def test_a_beginning_that_died_is_begun_once(faulty: FaultyStore, clock: Clock, 
     process, id = Process(faulty, clock), "ab" * 16  # noqa: A001
     faulty.fail(point, Died(), name=f"tx/{id}")
     with pytest.raises(Died):
-        process.transactions.begin(id, "main")
+        process.transactions.begin_transaction(id, "main")
     faulty.heal()
-    known = Process(faulty.inner, clock).transactions.begin(id, "main")
+    known = Process(faulty.inner, clock).transactions.begin_transaction(id, "main")
     assert known.state is TransactionState.OPEN
-    assert len(list(process.transactions.open())) == 1
+    assert len(list(process.transactions.list_open_transactions())) == 1
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -108,7 +108,7 @@ def test_an_answer_that_was_lost_is_found_out(
     faulty.lose_answer(name="main" if where == "main" else known.transaction.branch, skip=skip)
     ended = process.commit(known)
     assert (ended.state, ended.transaction.sends) == (TransactionState.COMMITTED, 1)
-    assert len(list(process.kernel.walk(process.head()))) == 1
+    assert len(list(process.kernel.walk_commits(process.head()))) == 1
 
 
 def test_a_store_that_stays_away_leaves_it_committing_and_anybody_finishes_it(
@@ -123,7 +123,7 @@ def test_a_store_that_stays_away_leaves_it_committing_and_anybody_finishes_it(
         process.commit(known)
     faulty.heal()
     other = Process(faulty.inner, clock)
-    left = other.transactions.get(known.transaction.id)
+    left = other.transactions.get_transaction(known.transaction.id)
     assert left.state is TransactionState.COMMITTING
     assert (
         other.transactions.look_up_end(left).state is TransactionState.COMMITTED

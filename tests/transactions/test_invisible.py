@@ -18,9 +18,9 @@ from penstock.errors import (
 )
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.kernel.checks import BranchProposal, Check
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import kept_heads, sweep
+from penstock.kernel.sweep import find_kept_heads, sweep_objects
 from penstock.lake.calls import ListReferences
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -117,16 +117,16 @@ def test_a_sweep_keeps_what_an_open_one_has_and_nothing_of_an_aborted_one(
     kept, gone = process.begin(), process.begin()
     head = process.put(kept.transaction.branch, "b", 2)
     lost = process.put(gone.transaction.branch, "b", 3)
-    process.transactions.abort(gone.transaction.id)
-    assert head in kept_heads(process.kernel).live
+    process.transactions.abort_transaction(gone.transaction.id)
+    assert head in find_kept_heads(process.kernel).live
     clock.us += MINUTE_US
-    assert sweep(process.kernel).removed > 0
+    assert sweep_objects(process.kernel).removed > 0
     other = Process(database, clock, GREEDY)
     assert other.number("b", kept.transaction.branch) == 2
     assert database.fetch([lost]) == {}
     other.commit(kept)
     clock.us += MINUTE_US
-    sweep(other.kernel)
+    sweep_objects(other.kernel)
     assert Process(database, clock, GREEDY).number("b") == 2
 
 
@@ -139,7 +139,7 @@ def test_a_horizon_leaves_a_transaction_where_it_began(database: Store, clock: C
     for number in range(5):
         process.put(known.transaction.branch, "b", number)
     clock.us += 10 * MINUTE_US
-    sweep(process.kernel)
+    sweep_objects(process.kernel)
     other = Process(database, clock, GREEDY)
     other.commit(known)
     assert (other.number("a"), other.number("b")) == (4, 4)
@@ -157,24 +157,24 @@ def test_a_horizon_takes_nothing_of_the_target_that_an_open_one_is_merged_from(
     known = process.begin(policy=policy)
     process.put(known.transaction.branch, "b", 5)
     if state == "committing":
-        process.kernel.checks.add(Check("interrupts", "main", _interrupt))
+        process.kernel.checks.add_check(Check("interrupts", "main", _interrupt))
         with pytest.raises(KeyboardInterrupt):
             process.commit(known)
-        process.kernel.checks.remove("interrupts")
+        process.kernel.checks.remove_check("interrupts")
     for number in range(7):
         process.put("main", "c", number)
     clock.us += 10 * MINUTE_US
-    before = len(list(process.kernel.walk(known.transaction.base)))
-    sweep(process.kernel)
+    before = len(list(process.kernel.walk_commits(known.transaction.base)))
+    sweep_objects(process.kernel)
     other = Process(database, clock, GREEDY)
-    assert len(list(other.kernel.walk(known.transaction.base))) < before  # it does heed the rule
+    assert len(list(other.kernel.walk_commits(known.transaction.base))) < before  # it does heed the rule
     if state == "committing":
-        other.kernel.checks.add(Check("interrupts", "main", lambda _: None))
+        other.kernel.checks.add_check(Check("interrupts", "main", lambda _: None))
     assert other.commit(known).state is TransactionState.COMMITTED
     assert (other.number("b"), other.number("c")) == (5, 6)
     clock.us += 10 * MINUTE_US
-    sweep(other.kernel)
-    assert len(list(Process(database, clock, GREEDY).kernel.walk(other.head()))) == 1
+    sweep_objects(other.kernel)
+    assert len(list(Process(database, clock, GREEDY).kernel.walk_commits(other.head()))) == 1
 
 
 def _interrupt(_: BranchProposal) -> None:
@@ -191,9 +191,9 @@ def test_what_a_transaction_wrote_long_ago_is_taken_up_in_it_whatever_the_horizo
     process.put(known.transaction.branch, "b", 2)
     for _ in range(40):
         clock.us += 50 * MINUTE_US
-        process.transactions.renew(known.transaction.id)
+        process.transactions.renew_lease(known.transaction.id)
     process.kernel.references.require_kept(first)
-    process.transactions.abort(known.transaction.id)
+    process.transactions.abort_transaction(known.transaction.id)
     with pytest.raises(HistoryExpired):
         process.kernel.references.require_kept(first)
 
@@ -224,7 +224,7 @@ def test_a_lake_that_moves_takes_no_transaction_along(clock: Clock) -> None:
     process.put("main", "a", 1)
     known = process.begin()
     process.put(known.transaction.branch, "b", 2)
-    copy(process.kernel, there, source_place="memory:here", target_place="memory:there")
+    copy_store(process.kernel, there, source_place="memory:here", target_place="memory:there")
     for step in (
         lambda: process.put(known.transaction.branch, "b", 3),
         lambda: process.commit(known),
@@ -233,7 +233,7 @@ def test_a_lake_that_moves_takes_no_transaction_along(clock: Clock) -> None:
         with pytest.raises(LakeMoved):
             step()
     moved = Process(there, clock)
-    assert moved.transactions.find(known.transaction.id) is None
+    assert moved.transactions.find_transaction(known.transaction.id) is None
     assert (moved.number("a"), moved.number("b")) == (1, None)
 
 

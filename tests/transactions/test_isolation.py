@@ -9,14 +9,14 @@ import pytest
 from penstock.errors import InvalidRequest, MergeConflict, TransactionNotFound, TransactionOver
 from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.checks import Check
-from penstock.kernel.copy import copy
+from penstock.kernel.copy import copy_store
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.request import NextBatch
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
 from penstock.kernel.transaction_reads import READS, ReadEntry, TransactionReads
 from penstock.kernel.transactions import TransactionRecord
@@ -219,21 +219,21 @@ def test_names_are_compared_once_all_that_came_before_has_landed(process: Proces
     """A new name may come by a request of the same batch, which no commit tells of yet."""
     kernel, known = process.kernel, begin(process)
     process.put(known.transaction.branch, "b", 1)
-    head = kernel.references.get(known.transaction.branch).head
+    head = kernel.references.get_reference(known.transaction.branch).head
     names = {b"": ReadEntry(is_listed=True)}
     for isolation, waits in ((SERIALIZABLE, True), (SNAPSHOT, False)):
         options = MergeOptions(reads=TransactionReads(known.transaction.base, isolation, names))
         merge = MergeRequest(
             kernel.history, kernel.formats, head, CommitMeta(), options, ThreeWayTerms(key="k")
         )
-        chain = CommitChain(kernel.objects, kernel.references.get("main").head)
-        assert merge.apply(chain, kernel.references.get("main"))
-        chain.add(CommitDraft({b"a": b"anything"}, CommitMeta()))
+        chain = CommitChain(kernel.objects, kernel.references.get_reference("main").head)
+        assert merge.apply(chain, kernel.references.get_reference("main"))
+        chain.add_draft(CommitDraft({b"a": b"anything"}, CommitMeta()))
         if waits:
             with pytest.raises(NextBatch):
-                merge.apply(chain, kernel.references.get("main"))
+                merge.apply(chain, kernel.references.get_reference("main"))
         else:
-            assert merge.apply(chain, kernel.references.get("main"))
+            assert merge.apply(chain, kernel.references.get_reference("main"))
 
 
 # --- two at once ----------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_read_that_is_noted_when_it_is_being_committed_is_refused(
     )
     with pytest.raises(TransactionOver):
         noted.result()
-    assert other.transactions.reads(other.transactions.get(known.transaction.id)) == ()
+    assert other.transactions.list_reads(other.transactions.get_transaction(known.transaction.id)) == ()
 
 
 def test_a_commit_that_meets_a_read_being_noted_counts_it(faulty: FaultyStore, clock: Clock) -> None:
@@ -310,16 +310,16 @@ def test_a_merge_that_another_process_repeats_is_judged_by_the_same_reads(
     known = begin(process)
     read(process, known, "a")
     process.put(known.transaction.branch, "b", 1)
-    process.kernel.checks.add(Check("dies", "main", _die))
+    process.kernel.checks.add_check(Check("dies", "main", _die))
     with pytest.raises(KeyboardInterrupt):
         process.commit(known)
-    process.kernel.checks.remove("dies")
+    process.kernel.checks.remove_check("dies")
     other = Process(database, clock)
-    other.kernel.checks.add(Check("dies", "main", lambda _: None))
+    other.kernel.checks.add_check(Check("dies", "main", lambda _: None))
     other.put("main", "a", 2)
     (told,) = why(other, known)
     assert told.startswith("'a' was read")
-    assert other.transactions.get(known.transaction.id).state is TransactionState.ABORTED
+    assert other.transactions.get_transaction(known.transaction.id).state is TransactionState.ABORTED
 
 
 def _die(_: object) -> None:
@@ -367,7 +367,7 @@ def test_what_is_noted_already_is_not_noted_again(process: Process) -> None:
     known = begin(process)
     read(process, known, "a", Read(key=Key("b"), part="x"))
     head = process.head(known.transaction.branch)
-    assert process.kernel.history.commit(head).message == "read a, b"
+    assert process.kernel.history.read_commit(head).message == "read a, b"
     read(process, known, "a", Read(key=Key("a"), part="x"), Read(key=Key("b"), part="x"))
     read(process, known)
     assert process.head(known.transaction.branch) == head
@@ -385,7 +385,7 @@ def test_reads_are_told_as_they_were_noted(process: Process) -> None:
         Read(key=Key("b")),
     )
     read(process, known, *told)
-    found = process.transactions.reads(process.transactions.get(known.transaction.id))
+    found = process.transactions.list_reads(process.transactions.get_transaction(known.transaction.id))
     assert len(found) == len(told)
     assert set(found) == set(told)
 
@@ -396,8 +396,8 @@ def test_reads_are_not_carried_to_the_target(process: Process) -> None:
     read(process, known, "a")
     process.put(known.transaction.branch, "b", 1)
     process.commit(known)
-    state = process.kernel.state(process.head())
-    assert list(state.scan(READS, prefix_end(READS))) == []
+    state = process.kernel.read_state(process.head())
+    assert list(state.scan(READS, find_prefix_end(READS))) == []
 
 
 def test_one_that_begins_where_another_has_read_begins_with_nothing_read(process: Process) -> None:
@@ -407,9 +407,9 @@ def test_one_that_begins_where_another_has_read_begins_with_nothing_read(process
     process.put(first.transaction.branch, "b", 1)
     head = process.head(first.transaction.branch)
     process.commit(first)
-    process.kernel.references.create("dev", Kind.BRANCH, head)
+    process.kernel.references.create_reference("dev", Kind.BRANCH, head)
     second = process.begin(policy=Policy.REBASE, isolation=SERIALIZABLE, target="dev")
-    assert process.transactions.reads(second) == ()
+    assert process.transactions.list_reads(second) == ()
     read(process, second, "a")
     process.put(second.transaction.branch, "c", 1)
     process.put("dev", "a", 2)
@@ -421,13 +421,13 @@ def test_more_parts_than_are_worth_telling_are_the_whole_table(process: Process)
     known = begin(process)
     for number in range(PARTS_MAX + 1):
         read(process, known, Read(key=Key("a"), part=f"id = {number:04} {'x' * 1000}"))
-    found = process.transactions.reads(process.transactions.get(known.transaction.id))
+    found = process.transactions.list_reads(process.transactions.get_transaction(known.transaction.id))
     assert found == (Read(key=Key("a")),)
 
 
 def test_nothing_is_noted_for_one_that_has_ended_or_never_was(process: Process) -> None:
     known = begin(process)
-    process.transactions.abort(known.transaction.id)
+    process.transactions.abort_transaction(known.transaction.id)
     with pytest.raises(TransactionOver):
         read(process, known, "a")
     with pytest.raises(TransactionOver):
@@ -442,11 +442,11 @@ def test_the_isolation_of_one_that_has_begun_stays(process: Process) -> None:
     with pytest.raises(
         InvalidRequest, match="the isolation 'serializable'; use another id for another transaction"
     ):
-        process.transactions.begin(known.transaction.id, "main")
+        process.transactions.begin_transaction(known.transaction.id, "main")
 
 
 def test_one_begins_to_be_rebased_unless_it_says_otherwise(process: Process) -> None:
-    known = process.transactions.begin("a" * 32, "main")
+    known = process.transactions.begin_transaction("a" * 32, "main")
     assert (known.transaction.policy, known.transaction.isolation) == (Policy.REBASE, SNAPSHOT)
 
 
@@ -457,19 +457,21 @@ def test_a_check_and_a_sweep_walk_over_reads(database: Store, clock: Clock) -> N
     many = [Read(key=Key("a"), part=f"id = {number} {'x' * 3000}") for number in range(PARTS_MAX)]
     read(process, known, *many)  # too much for one object
     clock.us += MINUTE_US
-    sweep(process.kernel)
+    sweep_objects(process.kernel)
     assert fsck(process.kernel).damages == ()
     other = Process(database, clock, GREEDY)
-    assert set(other.transactions.reads(other.transactions.get(known.transaction.id))) == set(many)
+    assert set(
+        other.transactions.list_reads(other.transactions.get_transaction(known.transaction.id))
+    ) == set(many)
     other.put(known.transaction.branch, "b", 1)
     other.put("main", "a", 2)
     (told,) = why(other, known)
     assert told.startswith("'a' was read")
     clock.us += MINUTE_US
-    sweep(other.kernel)
+    sweep_objects(other.kernel)
     last = Process(database, clock, GREEDY)
     assert fsck(last.kernel).damages == ()
-    assert last.transactions.reads(last.transactions.get(known.transaction.id)) == ()
+    assert last.transactions.list_reads(last.transactions.get_transaction(known.transaction.id)) == ()
 
 
 def test_a_copy_has_the_reads_behind_what_landed(database: Store, clock: Clock) -> None:
@@ -482,9 +484,9 @@ def test_a_copy_has_the_reads_behind_what_landed(database: Store, clock: Clock) 
     process.put(known.transaction.branch, "b", 1)
     process.commit(known)
     target = MemoryStore(clock)
-    copy(process.kernel, target, source_place="here", target_place="there")
+    copy_store(process.kernel, target, source_place="here", target_place="there")
     there = Kernel(target, clock=clock)
     assert fsck(there).damages == ()
-    head = there.references.get("main").head
-    assert [one.message for _, one in there.walk(head, all_parents=True)][:2] == ["landed", "b = 1"]
-    assert "read a" in [one.message for _, one in there.walk(head, all_parents=True)]
+    head = there.references.get_reference("main").head
+    assert [one.message for _, one in there.walk_commits(head, all_parents=True)][:2] == ["landed", "b = 1"]
+    assert "read a" in [one.message for _, one in there.walk_commits(head, all_parents=True)]

@@ -20,7 +20,7 @@ from penstock.errors import (
     TransactionOver,
     Unavailable,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue
@@ -254,7 +254,7 @@ class Unreliable:
         self.interrupting: type | None = None
         self.renewed = threading.Semaphore(0)
 
-    def do(self, call: Call[object], progress: Progress = silent) -> object:
+    def do(self, call: Call[object], progress: Progress = show_no_progress) -> object:
         if type(call) is self.interrupting:
             raise KeyboardInterrupt
         if self.refusing.get(type(call), 0):

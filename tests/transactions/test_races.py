@@ -57,15 +57,15 @@ def test_a_commit_that_comes_too_late_finds_it_ended(
     def ends() -> None:
         if end == "expire":
             clock.us += 61 * MINUTE_US
-            other.transactions.settle(known)
+            other.transactions.settle_transaction(known)
         else:
-            other.transactions.abort(known.transaction.id)
+            other.transactions.abort_transaction(known.transaction.id)
 
     branch = known.transaction.branch
     future = while_stopped(faulty, Point.BEFORE_SWAP, branch, lambda: slow.commit(known), ends)
     with pytest.raises(TransactionOver):
         future.result()
-    assert other.transactions.get(known.transaction.id).state is ABORTED
+    assert other.transactions.get_transaction(known.transaction.id).state is ABORTED
     assert other.number("a") is None
 
 
@@ -79,18 +79,18 @@ def test_what_is_committing_is_not_cancelled(
 
     def tries() -> None:
         if end == "abort":
-            assert other.transactions.abort(id).state is TransactionState.COMMITTING
+            assert other.transactions.abort_transaction(id).state is TransactionState.COMMITTING
         elif end == "renew":
             with pytest.raises(TransactionOver, match="being committed"):
-                other.transactions.renew(id)
+                other.transactions.renew_lease(id)
         else:
             clock.us += 9 * MINUTE_US
-            now = other.transactions.get(id)
-            assert not other.transactions.is_left(now)
+            now = other.transactions.get_transaction(id)
+            assert not other.transactions.is_abandoned(now)
 
     future = while_stopped(faulty, Point.BEFORE_SWAP, "main", lambda: slow.commit(known), tries)
     future.result()
-    assert (other.transactions.get(id).state, other.number("a")) == (COMMITTED, 1)
+    assert (other.transactions.get_transaction(id).state, other.number("a")) == (COMMITTED, 1)
 
 
 @pytest.mark.parametrize("point", [Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, Point.AFTER_SWAP])
@@ -102,10 +102,10 @@ def test_two_who_commit_at_once_land_it_once(
     slow.put(known.transaction.branch, "a", 1)
     name = "main" if where == "main" else known.transaction.branch
     future = while_stopped(faulty, point, name, lambda: slow.commit(known), lambda: other.commit(known, "2"))
-    mine, yours = future.result(), other.transactions.get(known.transaction.id)
+    mine, yours = future.result(), other.transactions.get_transaction(known.transaction.id)
     assert mine == yours
     assert yours.state is COMMITTED
-    assert len(list(other.kernel.walk(other.head()))) == 1
+    assert len(list(other.kernel.walk_commits(other.head()))) == 1
     assert other.number("a") == 1
 
 
@@ -122,7 +122,7 @@ def test_a_write_in_flight_when_it_ends_is_refused(
         if end == "commit":
             other.commit(known)
         else:
-            other.transactions.abort(known.transaction.id)
+            other.transactions.abort_transaction(known.transaction.id)
 
     future = while_stopped(faulty, point, branch, lambda: slow.put(branch, "b", 2), ends)
     with pytest.raises(TransactionOver):
@@ -139,7 +139,7 @@ def test_a_write_whose_answer_was_lost_is_answered_though_it_has_landed_since(
     put = Put(Key("a"), IcebergTable(metadata_location="s3://b/1", snapshot_id=1))
     faulty.at(Point.TURN, lambda: other.commit(known), skip=1, name=branch)
     outcome = slow.kernel.commit(branch, [put], key="mine")
-    assert outcome.head == other.transactions.get(known.transaction.id).head
+    assert outcome.head == other.transactions.get_transaction(known.transaction.id).head
     assert other.number("a") == 1
     again = slow.kernel.commit(branch, [put], key="mine")
     assert (again.head, again.repeated) == (outcome.head, True)
@@ -150,7 +150,7 @@ def test_a_write_that_goes_by_a_renewed_row_lands(slow: Process, other: Process,
     known = slow.begin()
     slow.put(known.transaction.branch, "a", 1)
     clock.us += 50 * MINUTE_US
-    other.transactions.renew(known.transaction.id)
+    other.transactions.renew_lease(known.transaction.id)
     clock.us += 50 * MINUTE_US
     slow.put(known.transaction.branch, "a", 2)
     slow.commit(known)
@@ -170,15 +170,15 @@ def test_a_refusal_holds_although_it_was_sent_twice(
         other.put("main", "a", 3)
         with pytest.raises(MergeConflict):
             other.commit(known)
-        assert other.transactions.get(id).state is ABORTED
+        assert other.transactions.get_transaction(id).state is ABORTED
         other.kernel.revert(other.head(), "main", CommitMeta())
         assert other.number("a") == 1
 
     future = while_stopped(faulty, Point.BEFORE_OBJECTS, "main", lambda: slow.commit(known), is_refused)
     with pytest.raises(TransactionOver):
         future.result()
-    assert (other.transactions.get(id).state, other.number("a")) == (ABORTED, 1)
-    kinds = [entry.kind for _, entry in other.kernel.references.log("main")]
+    assert (other.transactions.get_transaction(id).state, other.number("a")) == (ABORTED, 1)
+    kinds = [entry.kind for _, entry in other.kernel.references.walk_log("main")]
     assert kinds.count(Event.ABORT.value) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_refused_one_that_another_has_landed_is_told_so(
         other.put("main", "a", 7)
 
     future = while_stopped(faulty, Point.BEFORE_OBJECTS, "main", lambda: slow.commit(known), lands)
-    assert future.result() == other.transactions.get(known.transaction.id)
+    assert future.result() == other.transactions.get_transaction(known.transaction.id)
     assert other.number("a") == 7
 
 
@@ -208,7 +208,7 @@ def test_many_who_commit_abort_and_write_at_once_agree(process: Process) -> None
             return process.commit(known)  # type: ignore[arg-type]
 
         def aborts(id: str = known.transaction.id) -> object:  # noqa: A002
-            return process.transactions.abort(id)
+            return process.transactions.abort_transaction(id)
 
         def writes(branch: str = branch, key: str = f"b{number}") -> object:
             return process.put(branch, key, 1)
@@ -217,7 +217,7 @@ def test_many_who_commit_abort_and_write_at_once_agree(process: Process) -> None
             futures = [workers.submit(one) for one in (commits, aborts, writes, commits, writes, aborts)]
         outcomes = [future.exception() for future in futures]
         assert all(one is None or isinstance(one, TransactionOver) for one in outcomes), outcomes
-        ended = process.transactions.get(known.transaction.id)
+        ended = process.transactions.get_transaction(known.transaction.id)
         landed = process.number(f"a{number}") == 1
         assert landed is (ended.state is COMMITTED)
         if not landed:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, Unavailable
 from penstock.formats.delta.branch_log.read_check import NO_ROWS
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import NoteReads
@@ -218,7 +218,7 @@ class Interrupted:
         self._catalogue, self.page_max = lake.catalogue, lake.catalogue.page_max
         self.left = 0
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         if isinstance(call, NoteReads) and self.left:
             self.left -= 1
             raise Unavailable("the store is away")

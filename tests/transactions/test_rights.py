@@ -28,7 +28,7 @@ from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.server.access import CheckedCatalogue
-from penstock.server.nessie.errors import error_answer
+from penstock.server.nessie.errors import make_error_answer
 from tests.server.access import caller
 
 GRANTS = {
@@ -237,5 +237,5 @@ def test_who_names_anothers_is_told_nothing_of_it(others: dict[str, Lake]) -> No
     ids=lambda one: one.message if isinstance(one, PenstockError) else "",
 )
 def test_clients_of_nessie_meet_a_branch_that_is_gone(error: PenstockError, code: str, status: int) -> None:
-    answer = error_answer(error, {})
+    answer = make_error_answer(error, {})
     assert (answer.status, msgspec.json.decode(answer.body)["errorCode"]) == (status, code)

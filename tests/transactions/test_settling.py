@@ -17,14 +17,14 @@ def test_a_server_ends_those_whose_lease_ran_out_and_no_other(clock: Clock) -> N
     said = io.BytesIO()
     with penstock.open("memory:", author="ann", clock=clock) as lake:
         transactions = Transactions(lake.kernel)
-        late = transactions.begin("a" * 32, "main", lease_us=MINUTE_US)
-        live = transactions.begin("b" * 32, "main", lease_us=60 * MINUTE_US)
+        late = transactions.begin_transaction("a" * 32, "main", lease_us=MINUTE_US)
+        live = transactions.begin_transaction("b" * 32, "main", lease_us=60 * MINUTE_US)
         settling = TransactionReaper(lake.catalogue, Log(said, LogLevel.INFO, True, 0))  # type: ignore[arg-type]
-        assert settling.look() == 0
+        assert settling.end_abandoned_transactions() == 0
         clock.us += 2 * MINUTE_US
-        assert settling.look() == 1
-        assert transactions.get(late.transaction.id).state is TransactionState.ABORTED
-        assert transactions.get(live.transaction.id).state is TransactionState.OPEN
+        assert settling.end_abandoned_transactions() == 1
+        assert transactions.get_transaction(late.transaction.id).state is TransactionState.ABORTED
+        assert transactions.get_transaction(live.transaction.id).state is TransactionState.OPEN
     assert b"ended 1 abandoned transaction" in said.getvalue()
 
 

@@ -43,7 +43,7 @@ def test_all_that_was_written_lands_as_one_commit_with_the_steps_behind_it(proce
     assert ended.state is COMMITTED
     assert (process.number("a"), process.number("b")) == (2, 3)
     assert ended.transaction.commit == process.head()
-    landed = process.kernel.history.commit(process.head())
+    landed = process.kernel.history.read_commit(process.head())
     assert (landed.parent, landed.further_parents) == (known.transaction.base, (last,))
     assert (landed.message, landed.key) == ("landed", known.transaction.id)
     assert fsck(process.kernel).damages == ()
@@ -66,7 +66,7 @@ def test_nothing_lands_of_an_empty_one(process: Process) -> None:
 def test_an_aborted_one_never_lands(process: Process) -> None:
     known = process.begin()
     process.put(known.transaction.branch, "a", 1)
-    ended = process.transactions.abort(known.transaction.id, "not today")
+    ended = process.transactions.abort_transaction(known.transaction.id, "not today")
     assert (ended.state, ended.transaction.why) == (ABORTED, "not today")
     with pytest.raises(TransactionOver, match="not today"):
         process.commit(known)
@@ -83,23 +83,23 @@ def test_the_first_end_is_the_only_one(process: Process, clock: Clock, first: st
     if first == "commit":
         process.commit(known)
     elif first == "abort":
-        process.transactions.abort(id)
+        process.transactions.abort_transaction(id)
     elif first == "conflict":
         process.put("main", "a", 9)
         with pytest.raises(MergeConflict):
             process.commit(known)
     else:
         clock.us += 61 * MINUTE_US
-        assert process.transactions.settle(known).transaction.why == "its lease ran out"
-    ended, head = process.transactions.get(id), process.head()
+        assert process.transactions.settle_transaction(known).transaction.why == "its lease ran out"
+    ended, head = process.transactions.get_transaction(id), process.head()
     assert ended.state is (COMMITTED if first == "commit" else ABORTED)
     steps: dict[str, Callable[[], object]] = {
         "commit": lambda: process.commit(known),
-        "abort": lambda: process.transactions.abort(id),
-        "renew": lambda: process.transactions.renew(id),
+        "abort": lambda: process.transactions.abort_transaction(id),
+        "renew": lambda: process.transactions.renew_lease(id),
         "write": lambda: process.put(branch, "c", 1),
         "read": lambda: process.head(branch),
-        "settle": lambda: process.transactions.settle(ended),
+        "settle": lambda: process.transactions.settle_transaction(ended),
     }
     try:
         answer = steps[then]()
@@ -109,24 +109,24 @@ def test_the_first_end_is_the_only_one(process: Process, clock: Clock, first: st
     else:
         assert (first, then) == ("commit", "commit") or then in ("abort", "settle")
         assert answer == ended
-    assert (process.transactions.get(id), process.head()) == (ended, head)
+    assert (process.transactions.get_transaction(id), process.head()) == (ended, head)
 
 
 def test_one_that_has_begun_is_not_begun_again(process: Process) -> None:
     known = process.begin()
     process.put(known.transaction.branch, "a", 1)
-    again = process.transactions.begin(known.transaction.id, "main", policy=Policy.SNAPSHOT)
+    again = process.transactions.begin_transaction(known.transaction.id, "main", policy=Policy.SNAPSHOT)
     assert again.head != known.head
     assert again.transaction == known.transaction
     with pytest.raises(InvalidRequest, match="another id"):
-        process.transactions.begin(known.transaction.id, "main", policy=Policy.REBASE)
-    process.kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
+        process.transactions.begin_transaction(known.transaction.id, "main", policy=Policy.REBASE)
+    process.kernel.references.create_reference("dev", Kind.BRANCH, NO_COMMIT)
     with pytest.raises(InvalidRequest, match="another id"):
-        process.transactions.begin(known.transaction.id, "dev")
+        process.transactions.begin_transaction(known.transaction.id, "dev")
 
 
 def test_what_cannot_begin(process: Process) -> None:
-    process.kernel.references.create("v1", Kind.TAG, NO_COMMIT)
+    process.kernel.references.create_reference("v1", Kind.TAG, NO_COMMIT)
     known = process.begin()
     id = uuid4().hex  # noqa: A001
     for target, error in (
@@ -135,31 +135,31 @@ def test_what_cannot_begin(process: Process) -> None:
         (known.transaction.branch, InvalidRequest),
     ):
         with pytest.raises(error):
-            process.transactions.begin(id, target)
+            process.transactions.begin_transaction(id, target)
     with pytest.raises(InvalidRequest, match="32 hexadecimal"):
-        process.transactions.begin("x", "main")
+        process.transactions.begin_transaction("x", "main")
     for lease_us in (0, -1, 3 * 24 * 60 * MINUTE_US):
         with pytest.raises(InvalidRequest, match="lease"):
-            process.transactions.begin(id, "main", lease_us=lease_us)
+            process.transactions.begin_transaction(id, "main", lease_us=lease_us)
     with pytest.raises(InvalidRequest, match="bytes"):
-        process.transactions.begin(id, "main", message="x" * 7000)
-    assert process.transactions.find(id) is None
+        process.transactions.begin_transaction(id, "main", message="x" * 7000)
+    assert process.transactions.find_transaction(id) is None
 
 
 def test_a_name_of_a_transaction_is_nobody_elses(process: Process) -> None:
     for name in ("tx/x", f"tx/{uuid4().hex}"):
         for kind in (Kind.BRANCH, Kind.TAG):
             with pytest.raises(InvalidName, match="reserved for transactions"):
-                process.kernel.references.create(name, kind, NO_COMMIT)
+                process.kernel.references.create_reference(name, kind, NO_COMMIT)
 
 
 def test_one_that_is_not_known(process: Process) -> None:
     id = uuid4().hex  # noqa: A001
     steps = (
-        lambda: process.transactions.get(id),
-        lambda: process.transactions.abort(id),
-        lambda: process.transactions.renew(id),
-        lambda: process.transactions.commit(id, CommitMeta()),
+        lambda: process.transactions.get_transaction(id),
+        lambda: process.transactions.abort_transaction(id),
+        lambda: process.transactions.renew_lease(id),
+        lambda: process.transactions.commit_transaction(id, CommitMeta()),
         lambda: process.head(f"tx/{id}"),
         lambda: process.kernel.commit(f"tx/{id}", [append("a", "x")]),
     )
@@ -174,14 +174,14 @@ def test_a_lease_is_renewed_and_runs_out(process: Process, clock: Clock) -> None
     for number in range(3):
         clock.us += 50 * MINUTE_US
         process.put(branch, "a", number)
-        process.transactions.renew(id)
+        process.transactions.renew_lease(id)
     clock.us += 61 * MINUTE_US
     with pytest.raises(TransactionOver, match="idle"):
         process.put(branch, "a", 9)
-    assert process.transactions.get(id).state is OPEN
+    assert process.transactions.get_transaction(id).state is OPEN
     with pytest.raises(TransactionOver, match="lease"):
         process.commit(known)
-    assert process.transactions.get(id).state is ABORTED
+    assert process.transactions.get_transaction(id).state is ABORTED
     assert process.number("a") is None
 
 
@@ -189,18 +189,18 @@ def test_no_lease_goes_beyond_what_the_lake_allows_in_all(database: Store, clock
     process = Process(database, clock, Settings(transaction_max_days=1 / 24))
     known = process.begin()
     clock.us += 59 * MINUTE_US
-    renewed = process.transactions.renew(known.transaction.id).transaction
+    renewed = process.transactions.renew_lease(known.transaction.id).transaction
     assert renewed.expires_us == known.transaction.begun_us + 60 * MINUTE_US
 
 
 def test_properties_are_set_and_taken_away(process: Process) -> None:
     known = process.begin()
     id = known.transaction.id  # noqa: A001
-    process.transactions.renew(id, properties={"a": "1", "b": "2"})
-    renewed = process.transactions.renew(id, properties={"a": None, "c": "3"})
+    process.transactions.renew_lease(id, properties={"a": "1", "b": "2"})
+    renewed = process.transactions.renew_lease(id, properties={"a": None, "c": "3"})
     assert renewed.transaction.properties == {"b": "2", "c": "3"}
     with pytest.raises(InvalidRequest, match="bytes"):
-        process.transactions.renew(id, properties={"d": "x" * 7000})
+        process.transactions.renew_lease(id, properties={"d": "x" * 7000})
 
 
 def test_a_snapshot_refuses_what_others_changed_too(process: Process) -> None:
@@ -211,7 +211,7 @@ def test_a_snapshot_refuses_what_others_changed_too(process: Process) -> None:
     with pytest.raises(MergeConflict) as refused:
         process.commit(known)
     assert [str(conflict.key) for conflict in refused.value.conflicts] == ["a"]
-    ended = process.transactions.get(known.transaction.id)
+    ended = process.transactions.get_transaction(known.transaction.id)
     assert (ended.state, process.number("a")) == (ABORTED, 3)
     assert "'a'" in ended.transaction.why
 
@@ -242,35 +242,35 @@ def test_a_key_that_both_deleted_is_a_conflict_of_a_snapshot(process: Process) -
 def test_a_target_that_is_another_one_is_refused(process: Process, how: str) -> None:
     references = process.kernel.references
     process.put("main", "a", 1)
-    references.create("dev", Kind.BRANCH, process.head())
+    references.create_reference("dev", Kind.BRANCH, process.head())
     process.put("dev", "b", 1)
     known = process.begin(target="dev")
     process.put(known.transaction.branch, "c", 1)
     errors: tuple[type[PenstockError], ...] = (ReferenceChanged,)
     if how == "reset":
-        references.assign("dev", process.head("main"))
+        references.assign_reference("dev", process.head("main"))
     else:
-        references.delete("dev")
+        references.delete_reference("dev")
         errors = (ReferenceNotFound,)
     if how == "created anew":
-        references.create("dev", Kind.BRANCH, known.transaction.base)
+        references.create_reference("dev", Kind.BRANCH, known.transaction.base)
         errors = (ReferenceChanged,)
     with pytest.raises(errors):
         process.commit(known)
-    assert process.transactions.get(known.transaction.id).state is ABORTED
+    assert process.transactions.get_transaction(known.transaction.id).state is ABORTED
 
 
 def test_those_that_ended_are_forgotten_after_some_days(process: Process, clock: Clock) -> None:
     known = process.begin()
     process.put(known.transaction.branch, "a", 1)
     ended = process.commit(known)
-    process.transactions.forget(ended)
-    assert process.transactions.get(known.transaction.id) == ended
+    process.transactions.forget_transaction(ended)
+    assert process.transactions.get_transaction(known.transaction.id) == ended
     clock.us += 8 * 24 * 60 * MINUTE_US
     assert process.transactions.is_old(ended)
-    process.transactions.forget(ended)
-    assert process.transactions.find(known.transaction.id) is None
-    assert list(process.kernel.references.all(Kind.DELETED)) == []
+    process.transactions.forget_transaction(ended)
+    assert process.transactions.find_transaction(known.transaction.id) is None
+    assert list(process.kernel.references.list_all_references(Kind.DELETED)) == []
 
 
 def test_another_one_of_an_id_is_never_taken_for_the_first(process: Process, clock: Clock) -> None:
@@ -278,8 +278,8 @@ def test_another_one_of_an_id_is_never_taken_for_the_first(process: Process, clo
     process.put(known.transaction.branch, "a", 1)
     ended = process.commit(known)
     clock.us += 8 * 24 * 60 * MINUTE_US
-    process.transactions.forget(ended)
-    again = process.transactions.begin(known.transaction.id, "main", policy=Policy.SNAPSHOT)
+    process.transactions.forget_transaction(ended)
+    again = process.transactions.begin_transaction(known.transaction.id, "main", policy=Policy.SNAPSHOT)
     process.put(again.transaction.branch, "b", 1)
     with pytest.raises(TransactionOver, match=re.escape("used before")):
         process.commit(again)

@@ -53,7 +53,7 @@ class Hindrance:
         self.format.problem = problem
 
     def now(self) -> TransactionRecord:
-        return self.process.transactions.get(self.known.transaction.id)
+        return self.process.transactions.get_transaction(self.known.transaction.id)
 
     def lines(self) -> list[str]:
         return lines_of(self.process.kernel, "diary")
@@ -72,17 +72,17 @@ def test_what_keeps_it_from_landing_is_mended_or_it_is_aborted_after_a_while(
         assert f"penstock tx abort {id}" in raised.value.message
         assert raised.value.message.count("penstock tx commit") == 1
     clock.us += 9 * MINUTE_US
-    assert process.transactions.abort(id).state is COMMITTING
+    assert process.transactions.abort_transaction(id).state is COMMITTING
     with pytest.raises(type(problem)):  # a server sends it again and again: that does not count
-        process.transactions.settle(stuck.now())
+        process.transactions.settle_transaction(stuck.now())
     clock.us += 2 * MINUTE_US
     if then == "mended":
         stuck.format.problem = None
         assert process.commit(stuck.known).state is COMMITTED
-        assert process.transactions.abort(id).state is COMMITTED
+        assert process.transactions.abort_transaction(id).state is COMMITTED
         assert stuck.lines() == ["beside it", "in it"]
         return
-    ended = process.transactions.abort(id, "cannot be mended")
+    ended = process.transactions.abort_transaction(id, "cannot be mended")
     assert (ended.state, ended.transaction.why) == (ABORTED, "cannot be mended")
     stuck.format.problem = None
     with pytest.raises(TransactionOver, match="cannot be mended"):
@@ -101,7 +101,7 @@ def test_a_sending_that_is_still_under_way_does_not_land_after_the_abort(
 
     def abort_meanwhile() -> None:
         clock.us += 11 * MINUTE_US
-        ended.append(other.transactions.abort(known.transaction.id, "too long"))
+        ended.append(other.transactions.abort_transaction(known.transaction.id, "too long"))
 
     faulty.at(Point.BEFORE_SWAP, abort_meanwhile, name="main")
     with pytest.raises(TransactionOver, match="too long"):
@@ -119,7 +119,7 @@ def test_an_abort_finds_that_it_has_landed(faulty: FaultyStore, clock: Clock) ->
         process.commit(known)
     faulty.heal()
     clock.us += 11 * MINUTE_US
-    ended = process.transactions.abort(known.transaction.id)
+    ended = process.transactions.abort_transaction(known.transaction.id)
     assert (ended.state, ended.transaction.commit) == (COMMITTED, process.head())
 
 
@@ -143,13 +143,13 @@ def hindered_lake(clock: Clock, problem: Exception) -> tuple[Lake, str, str]:
     lake = penstock.open("memory:", author="ann", clock=clock, formats=[found])
     transactions = Transactions(lake.kernel)
     # Chance decides where it is looked for such as these: from an id on that is surely before theirs.
-    bad = transactions.begin("f" * 31 + "0", "main", policy=Policy.REBASE).transaction
-    late = transactions.begin("f" * 32, "main", lease_us=MINUTE_US).transaction
+    bad = transactions.begin_transaction("f" * 31 + "0", "main", policy=Policy.REBASE).transaction
+    late = transactions.begin_transaction("f" * 32, "main", lease_us=MINUTE_US).transaction
     lake.kernel.commit(bad.branch, [append("diary", "in it")])
     lake.kernel.commit("main", [append("diary", "beside it")])
     found.problem = problem
     with pytest.raises(type(problem)):
-        transactions.commit(bad.id, CommitMeta())
+        transactions.commit_transaction(bad.id, CommitMeta())
     clock.us += 11 * MINUTE_US
     return lake, bad.id, late.id
 
@@ -165,7 +165,7 @@ def test_one_that_cannot_land_keeps_nobody_from_anything(clock: Clock, problem: 
             lake.sweep()
         else:
             said = Log(io.BytesIO(), LogLevel.INFO, True, 0)
-            assert TransactionReaper(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
+            assert TransactionReaper(lake.catalogue, said).end_abandoned_transactions() == 1  # type: ignore[arg-type]
         assert lake.find_transaction(bad).info.state is COMMITTING
         assert lake.find_transaction(late).info.state is ABORTED
 
@@ -188,8 +188,8 @@ def test_a_row_that_cannot_be_read_keeps_nobody_from_ending_the_others(clock: Cl
         row = Row(damaged.name, damaged.kind.value, encode_reference(damaged))
         assert turn.advance({}, row).swapped
     with pytest.raises(Damaged):
-        list(process.transactions.open())
-    found = list(process.transactions.open(skips_damaged=True))
+        list(process.transactions.list_open_transactions())
+    found = list(process.transactions.list_open_transactions(skips_damaged=True))
     assert [one.transaction.id for one in found] == [known.transaction.id]
 
 
@@ -199,7 +199,7 @@ def test_the_thread_of_a_server_outlives_whatever_happens(clock: Clock) -> None:
         looks: list[int] = []
 
         class Failing(TransactionReaper):
-            def look(self) -> int:
+            def end_abandoned_transactions(self) -> int:
                 looks.append(1)
                 if len(looks) == 3:
                     self._stopped.set()

@@ -13,7 +13,7 @@ import penstock
 from penstock.errors import MergeConflict
 from penstock.formats.files.lake.calls import BeginJob
 from penstock.kernel.edit import Edit, EditContext
-from penstock.kernel.lake_state import state_of
+from penstock.kernel.lake_state import open_state
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
@@ -100,14 +100,14 @@ def test_a_job_in_a_transaction_forks_nothing_from_it(lake: Lake) -> None:
 def test_a_format_is_told_of_the_transaction(lake: Lake) -> None:
     tx, kernel = lake.transaction(), lake.kernel
     for name in (tx.branch, "main"):
-        reference = kernel.references.get(name)
-        view = state_of(kernel.objects, kernel.history.commit(reference.head))
+        reference = kernel.references.get_reference(name)
+        view = open_state(kernel.objects, kernel.history.read_commit(reference.head))
         edit = Edit(kernel.objects, view, kernel.formats, EditContext(reference, {}, may_read=False))
-        told = edit.table(Key("a"), None).transaction
+        told = edit.open_table(Key("a"), None).transaction
         if name == "main":
             assert told is None
         else:
             assert told is not None
             assert (told.id, told.target, told.is_default) == (tx.id, "main", True)
-            assert told.incarnation == kernel.references.get("main").incarnation
+            assert told.incarnation == kernel.references.get_reference("main").incarnation
     tx.abort()

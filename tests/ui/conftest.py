@@ -20,7 +20,7 @@ from penstock.server.access import OpenGate, TokenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
 from penstock.server.request_counts import count_requests
-from penstock.server.ui.api import ui_api
+from penstock.server.ui.api import make_ui_api
 from tests.server.running import Local, Reply, local
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>\u202e'
@@ -121,7 +121,7 @@ def serve(
     if metrics is not None:
         assert isinstance(lake.catalogue, Embedded)
         lake.catalogue.count_requests = lambda: count_requests(metrics())
-    with local(lake.catalogue, [NATIVE, ui_api(gate)], gate=gate, limits=limits, pool=pool) as server:
+    with local(lake.catalogue, [NATIVE, make_ui_api(gate)], gate=gate, limits=limits, pool=pool) as server:
         yield Site(lake, server)
 
 

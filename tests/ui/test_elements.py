@@ -8,17 +8,20 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.ui.elements import element, escape_text, join
+from penstock.server.ui.elements import escape_text, join_html, make_element
 from penstock.server.ui.graph import draw_graph
 
 
 def test_text_is_escaped_and_elements_are_not() -> None:
-    assert element("p", "<b>", element("b", "&"), None, 3, [["x"], "y"]) == "<p>&lt;b&gt;<b>&amp;</b>3xy</p>"
-    assert join("<", element("br")) == "&lt;<br>"
+    assert (
+        make_element("p", "<b>", make_element("b", "&"), None, 3, [["x"], "y"])
+        == "<p>&lt;b&gt;<b>&amp;</b>3xy</p>"
+    )
+    assert join_html("<", make_element("br")) == "&lt;<br>"
 
 
 def test_attributes_are_quoted_or_left_out() -> None:
-    made = element("input", class_='a"b', data_key="/", required=True, disabled=False, value=None)
+    made = make_element("input", class_='a"b', data_key="/", required=True, disabled=False, value=None)
     assert made == '<input class="a&quot;b" data-key="/" required>'
 
 
@@ -30,7 +33,7 @@ def test_no_text_becomes_an_element(text: str) -> None:
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             found.append(tag)
 
-    Reader().feed(element("p", text, title=text))
+    Reader().feed(make_element("p", text, title=text))
     assert found == ["p"]
 
 

@@ -510,12 +510,12 @@ def test_conflicts_are_counted_by_branch(tmp_path: Path) -> None:
         lake.branch().put("t", IcebergTable(metadata_location="s3://x/2"))
         with pytest.raises(CommitConflict):
             lake.branch().put("t", IcebergTable(metadata_location="s3://x/3"), base=base)
-        with serve(lake, metrics=endpoint.text) as site:
+        with serve(lake, metrics=endpoint.render_metrics) as site:
             page = site.get("maintenance")
             assert "main 3 1 33.3% 0" in page.text
             check_page(page)
         lake.branch("dev").create().put("u", IcebergTable(metadata_location="s3://x/4"))
-        with serve(lake, metrics=endpoint.text, with_tokens=True) as site:
+        with serve(lake, metrics=endpoint.render_metrics, with_tokens=True) as site:
             assert "dev 2 0 0.0% 0" in site.get("maintenance", site.create_token("read:dev", name="dev")).text
             page = site.get("maintenance", site.create_token("read:main"))
             assert "main 3 1 33.3% 0" in page.text

@@ -16,7 +16,7 @@ from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
 from penstock.lake.answers import CatalogEntry
 from penstock.lake.calls import CALLS, Call, CommitOperations, ListCommits, ListEntries
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent, Namespace, Unknown, content_types
+from penstock.model.content import AnyContent, Namespace, Unknown, load_content_types
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
@@ -34,7 +34,7 @@ def test_every_answer_is_read_back_as_it_was(answer: Any) -> None:
     @given(values(answer))
     @settings(max_examples=examples(50))
     def check(value: Any) -> None:
-        assert json.read(json.encode(value, answer), answer) == value
+        assert json.read_answer_json(json.encode(value, answer), answer) == value
 
     check()
 
@@ -51,7 +51,7 @@ def test_every_call_is_read_back_as_it_was(kind: type[Call[Any]]) -> None:
 
 def test_a_content_that_was_read_back_is_stored_as_the_same_bytes() -> None:
     table = DeltaTable(id=UUID(int=7), location="s3://b/t", state=b"\x00\xff", held=(b"\xab" * 32,))
-    back = json.read(json.encode(table, AnyContent), AnyContent)
+    back = json.read_answer_json(json.encode(table, AnyContent), AnyContent)
     assert msgspec.msgpack.encode(back) == msgspec.msgpack.encode(table)
     assert [type(one) for one in (back.state, *back.held)] == [bytes, bytes]
 
@@ -117,7 +117,7 @@ def test_values_have_the_form_that_is_promised(value: Any, kind: Any, text: str)
 
 
 def test_every_content_says_its_type_by_the_name_that_people_know() -> None:
-    for name, kind in content_types().items():
+    for name, kind in load_content_types().items():
         needed: dict[str, Any] = {field.name: "" for field in msgspec.structs.fields(kind) if field.required}
         content: Any = kind(**needed)
         assert msgspec.json.decode(json.encode(content, AnyContent))["type"] == name
@@ -200,14 +200,14 @@ def test_a_field_that_no_query_has_is_refused() -> None:
 
 def test_a_newer_servers_answer_is_read_without_what_is_new() -> None:
     data = b'[{"key":"a","content":{"type":"ICEBERG_TABLE","metadata_location":"m","novelty":{"x":1}},"y":2}]'
-    found = json.read(data, tuple[CatalogEntry, ...])
+    found = json.read_answer_json(data, tuple[CatalogEntry, ...])
     assert found == (CatalogEntry(Key("a"), IcebergTable(metadata_location="m")),)
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"\xff", b"[]", b'{"id":7}', b"[" * 100_000])
 def test_an_answer_that_cannot_be_understood_is_an_error_that_says_so(data: bytes) -> None:
     with pytest.raises(UnsupportedFormat, match="the response cannot be parsed"):
-        json.read(data, Commit)
+        json.read_answer_json(data, Commit)
 
 
 def test_the_schema_describes_fields_by_their_docstrings() -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from hypothesis import strategies as some
 
-from penstock.model.content import Content, content_types
+from penstock.model.content import Content, load_content_types
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 
@@ -40,7 +40,7 @@ def values(kind: Any) -> some.SearchStrategy[Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return some.sampled_from(list(kind))
     if kind is Content:
-        return some.one_of([values(one) for one in content_types().values()])
+        return some.one_of([values(one) for one in load_content_types().values()])
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         fields = msgspec.structs.fields(kind)
         return some.deferred(lambda: some.builds(kind, **{one.name: values(one.type) for one in fields}))

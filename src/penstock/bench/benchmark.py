@@ -10,7 +10,7 @@ import msgspec
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
-from penstock.bench.measure import LoadMeasurement, measure
+from penstock.bench.measure import LoadMeasurement, measure_writers
 from penstock.bench.tally_store import TallyStore
 
 WRITERS: Final = (1, 16, 64)
@@ -65,10 +65,14 @@ class BenchmarkComparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def times_naive(self) -> float | None:
         """How many times the naive loop's commits a second; nothing if that landed none."""
-        return self.group.rate / self.naive.rate if self.naive is not None and self.naive.commits else None
+        return (
+            self.group.commits_per_s / self.naive.commits_per_s
+            if self.naive is not None and self.naive.commits
+            else None
+        )
 
 
-def run(
+def run_benchmark(
     site: BenchmarkLake, plan: BenchmarkPlan, announce: Announce = lambda *_: None
 ) -> Iterator[BenchmarkComparison]:
     """Measure one load after the other."""
@@ -78,10 +82,10 @@ def run(
         shape: LoadShape, writers: int, strategy: CommitStrategy, branches: Sequence[str]
     ) -> LoadMeasurement:
         announce(shape, writers, strategy)
-        return measure(store, Load(shape, writers, branches), strategy, plan.seconds, plan.warm_up_s)
+        return measure_writers(store, Load(shape, writers, branches), strategy, plan.seconds, plan.warm_up_s)
 
     for shape in plan.shapes:
-        branches = site.branches(shape.branches)
+        branches = site.create_branches(shape.branches)
         for writers in plan.writers:
             measurements = [measure_load(shape, writers, way, branches) for way in plan.ways]
             naive = measurements[1] if len(measurements) > 1 else None

@@ -17,9 +17,14 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from penstock.bench.commit_strategies import META
-from penstock.bench.load import TABLES, put
+from penstock.bench.load import TABLES, make_put
 from penstock.errors import InvalidRequest, PenstockError, ReferenceNotFound, Unavailable
-from penstock.kernel.description import find_description, new_description, read_description, write_description
+from penstock.kernel.description import (
+    find_description,
+    make_description,
+    read_description,
+    write_description,
+)
 from penstock.kernel.kernel import Kernel
 from penstock.model.clock import now_us
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -47,10 +52,10 @@ class BenchmarkLake:
         self._made: list[str] = []
         self._first: ObjectId | None = None
 
-    def branches(self, number: int) -> list[str]:
+    def create_branches(self, number: int) -> list[str]:
         """So many branches, each with the tables that the load changes."""
         if self._first is None:
-            self._first = self._fill(self._create_branch(f"{self._prefix}00", NO_COMMIT))
+            self._first = self._fill_branch(self._create_branch(f"{self._prefix}00", NO_COMMIT))
         names = [f"{self._prefix}{place:02}" for place in range(number)]
         first = self._first
         with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -59,16 +64,16 @@ class BenchmarkLake:
 
     def _create_branch(self, name: str, at: ObjectId) -> str:
         self._made.append(name)
-        self._kernel.references.create(name, Kind.BRANCH, at, note=NOTE)
+        self._kernel.references.create_reference(name, Kind.BRANCH, at, note=NOTE)
         return name
 
-    def _fill(self, branch: str) -> ObjectId:
-        tables = [put(table, 0) for table in range(TABLES)]
+    def _fill_branch(self, branch: str) -> ObjectId:
+        tables = [make_put(table, 0) for table in range(TABLES)]
         return self._kernel.commit(branch, tables, META, create_namespaces=True).head
 
     def delete_branches(self) -> None:
         """Delete the branches that were made here; their objects are the sweep's."""
-        _delete(self._kernel, self._made)
+        _delete_branches(self._kernel, self._made)
 
 
 @contextmanager
@@ -77,15 +82,15 @@ def own_lake(target: str) -> Iterator[BenchmarkLake]:
 
     ``InvalidRequest`` if there is a lake, or anything else.
     """
-    traces = _Traces(target)
+    traces = _LeftBranches(target)
     store = open_store(target, True, now_us)
     is_erased = False
     try:
         _require_empty(store)
-        mine = new_description(now_us(), HOME, "", ())
+        mine = make_description(now_us(), HOME, "", ())
         write_description(store, mine)
         try:
-            Kernel(store).references.create(HOME, Kind.BRANCH, NO_COMMIT, note=NOTE)
+            Kernel(store).references.create_reference(HOME, Kind.BRANCH, NO_COMMIT, note=NOTE)
             yield BenchmarkLake(store)
         finally:
             with _cleanup_errors_explained(store):
@@ -100,7 +105,7 @@ def own_lake(target: str) -> Iterator[BenchmarkLake]:
 
 
 @contextmanager
-def guest(target: str) -> Iterator[BenchmarkLake]:
+def open_guest_lake(target: str) -> Iterator[BenchmarkLake]:
     """Branches in a lake that is there, until the context ends. Other branches are not touched."""
     store = open_store(target, False, now_us)
     try:
@@ -122,7 +127,7 @@ class CleanupResult(NamedTuple):
     branches: int
 
 
-def clean(target: str) -> CleanupResult:
+def clean_up(target: str) -> CleanupResult:
     """Remove what a measurement left behind that was killed, and say how many branches that were.
 
     A lake that was made for a measurement is erased. No measurement may be under way.
@@ -131,11 +136,11 @@ def clean(target: str) -> CleanupResult:
     try:
         lake = read_description(store)
         kernel = Kernel(store)
-        branches = list(kernel.references.all(Kind.BRANCH))
+        branches = list(kernel.references.list_all_references(Kind.BRANCH))
         own_names = [branch.name for branch in branches if branch.note == NOTE]
         if lake.default_branch != HOME:
-            return CleanupResult(store.url, _delete(kernel, own_names))
-        if len(own_names) < len(branches) or kernel.references.list(Kind.TAG, limit=1):
+            return CleanupResult(store.url, _delete_branches(kernel, own_names))
+        if len(own_names) < len(branches) or kernel.references.list_references(Kind.TAG, limit=1):
             raise InvalidRequest(
                 f"the lake at {store.url} was made by 'penstock bench', but somebody else uses it too; "
                 "it is left as it is"
@@ -146,10 +151,10 @@ def clean(target: str) -> CleanupResult:
         store.close()
 
 
-def _delete(kernel: Kernel, names: Sequence[str]) -> int:
+def _delete_branches(kernel: Kernel, names: Sequence[str]) -> int:
     def delete(name: str) -> Reference | None:
         with suppress(ReferenceNotFound):  # interrupted before it was made, or deleted by somebody else
-            return kernel.references.delete(name, kind=Kind.BRANCH, leave_log=False)
+            return kernel.references.delete_reference(name, kind=Kind.BRANCH, leave_log=False)
         return None
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -183,11 +188,11 @@ def _cleanup_errors_explained(store: Store) -> Iterator[None]:
         ) from problem
 
 
-class _Traces:
+class _LeftBranches:
     """What opening a store makes on this machine's disk: of that, what was not there before is removed."""
 
     def __init__(self, target: str) -> None:
-        database, directory = _local_paths(target)
+        database, directory = _find_local_paths(target)
         self._database = database if database is not None and not database.exists() else None
         self._directory = directory if directory is not None and not directory.exists() else None
         place = database.parent if database is not None else directory
@@ -205,7 +210,7 @@ class _Traces:
                 directory.rmdir()
 
 
-def _local_paths(target: str) -> tuple[Path | None, Path | None]:
+def _find_local_paths(target: str) -> tuple[Path | None, Path | None]:
     """The database file, or the directory, of a store that is on this machine's disk."""
     if target.startswith(("rocksdb://", "file://")):
         return None, Path(unquote(split_url(target).path))

@@ -45,7 +45,7 @@ class CommitLoop(ABC):
         """How often each writer has tried to land a commit, in vain or not."""
 
     @abstractmethod
-    def commit(self, writer: int, branch: str, operation: Put) -> bool:
+    def commit_once(self, writer: int, branch: str, operation: Put) -> bool:
         """Land one commit; whether it landed, which it always has unless the time was up before."""
 
 
@@ -56,7 +56,7 @@ class GroupCommit(CommitLoop):
         super().__init__(writers)
         self._kernel = Kernel(store)
 
-    def commit(self, writer: int, branch: str, operation: Put) -> bool:
+    def commit_once(self, writer: int, branch: str, operation: Put) -> bool:
         self._kernel.commit(branch, [operation], META)
         self.tries[writer] += 1
         return True
@@ -76,7 +76,7 @@ class NaiveLoop(CommitLoop):
         settings = Settings(batch_max=1, tries_max=1)
         self._kernels = [Kernel(NaiveStore(store), settings=settings) for _ in range(writers)]
 
-    def commit(self, writer: int, branch: str, operation: Put) -> bool:
+    def commit_once(self, writer: int, branch: str, operation: Put) -> bool:
         kernel = self._kernels[writer]
         wait_ms = kernel.settings.backoff_min_ms
         while not self._stop.is_set():
@@ -115,5 +115,5 @@ class _NaiveTurn(Turn):
             if turn.row == self.row:
                 return turn.advance(objects, row, fresh)
         lost = AdvanceResult(False)
-        tallied.note(lost)
+        tallied.count_swap(lost)
         return lost

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final
 
 from penstock.model.keys import Key
-from penstock.model.nessie import table_pointer
+from penstock.model.nessie import make_table_pointer
 from penstock.model.operations import Put
 
 BRANCHES: Final = 64
@@ -29,7 +29,7 @@ class LoadShape(StrEnum):
         return BRANCHES if self is LoadShape.MANY_BRANCHES else 1
 
     @property
-    def meaning(self) -> str:
+    def description(self) -> str:
         return _MEANINGS[self]
 
 
@@ -52,20 +52,20 @@ class Load:
         own = self._list_own_tables(writer)
         return own[number % len(own)]
 
-    def round(self, writer: int) -> int:
+    def round_commits(self, writer: int) -> int:
         """How many commits bring a writer to each of its branches."""
         return len(self._list_own_tables(writer))
 
     def _list_own_tables(self, writer: int) -> Sequence[str]:
         return self._branches[writer % len(self._branches) :: self.writers]
 
-    def operation(self, writer: int) -> Put:
+    def next_operation(self, writer: int) -> Put:
         """What a writer's next commit does: a new version of the writer's table, or of everybody's."""
         apart = 0 if self.shape is LoadShape.ONE_TABLE else max(TABLES // self.writers, 1)
-        return put(writer * apart % TABLES, next(self._versions))
+        return make_put(writer * apart % TABLES, next(self._versions))
 
 
-def put(table: int, version: int) -> Put:
+def make_put(table: int, version: int) -> Put:
     """A version of a table: the kind of content that a catalogue holds, some 100 bytes."""
     location = f"s3://bench/{NAMESPACE}/table{table:04}/metadata/{version:08}.metadata.json"
-    return Put(Key(NAMESPACE, f"table{table:04}"), table_pointer(location, version))
+    return Put(Key(NAMESPACE, f"table{table:04}"), make_table_pointer(location, version))

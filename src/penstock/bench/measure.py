@@ -29,7 +29,7 @@ class LoadMeasurement(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.latencies_s)
 
     @property
-    def rate(self) -> float:
+    def commits_per_s(self) -> float:
         """Commits a second."""
         return self.commits / self.seconds
 
@@ -58,16 +58,16 @@ class LoadWriters:
         """When each commit was acknowledged, and when it was begun."""
         self._problems: list[BaseException] = []
         self._go = Event()
-        self._threads = [Thread(target=self._run, args=(writer,)) for writer in range(load.writers)]
+        self._threads = [Thread(target=self._run_writer, args=(writer,)) for writer in range(load.writers)]
 
-    def _run(self, writer: int) -> None:
+    def _run_writer(self, writer: int) -> None:
         self._go.wait()
         number = 0
         try:
             while not self._stop.is_set():
-                branch, operation = self._load.branch(writer, number), self._load.operation(writer)
+                branch, operation = self._load.branch(writer, number), self._load.next_operation(writer)
                 begun = perf_counter()
-                if self._committing.commit(writer, branch, operation):
+                if self._committing.commit_once(writer, branch, operation):
                     self.landed.append((perf_counter(), begun))
                 number += 1
         except BaseException as problem:  # noqa: BLE001 - it is raised again where the threads are joined
@@ -80,7 +80,7 @@ class LoadWriters:
             thread.start()
         self._go.set()
 
-    def finish(self) -> None:
+    def finish_writers(self) -> None:
         """Let each end the commit that it is at."""
         self._stop.set()
         self._go.set()
@@ -101,15 +101,17 @@ class LoadWriters:
                 return
 
     def _is_warm(self) -> bool:
-        return all(tried >= self._load.round(writer) for writer, tried in enumerate(self._committing.tries))
+        return all(
+            tried >= self._load.round_commits(writer) for writer, tried in enumerate(self._committing.tries)
+        )
 
-    def check(self) -> None:
+    def raise_failure(self) -> None:
         """Raise what stopped a writer, if anything did."""
         if self._problems:
             raise self._problems[0]
 
 
-def measure(
+def measure_writers(
     store: TallyStore, load: Load, strategy: CommitStrategy, seconds: float, warm_up_s: float
 ) -> LoadMeasurement:
     """Let the writers commit, and look at what they did between the end of the warm-up and the end.
@@ -126,7 +128,7 @@ def measure(
         stop.wait(seconds)
         after, end = store.tally, perf_counter()
     finally:
-        writers.finish()
-    writers.check()
+        writers.finish_writers()
+    writers.raise_failure()
     latencies_s = sorted(ended - begun for ended, begun in writers.landed if start < ended <= end)
     return LoadMeasurement(seconds=end - start, latencies_s=tuple(latencies_s), tally=after - before)

@@ -43,37 +43,37 @@ class TallyStore(WrappedStore):
         with self._lock:
             return StoreTally(calls=self._calls, swaps=self._swaps, lost_swaps=self._lost)
 
-    def _call(self) -> None:
+    def _count_call(self) -> None:
         with self._lock:
             self._calls += 1
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        self._call()
+        self._count_call()
         return self.inner.fetch(ids)
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        self._call()
+        self._count_call()
         self.inner.store(objects)
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
         with super().turn(name, remembered) as turn:
             if turn.is_certain:
-                self._call()
+                self._count_call()
             yield turn
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        self._call()
-        advanced = advance.on(turn)
-        self.note(advanced)
+        self._count_call()
+        advanced = advance.advance_turn(turn)
+        self.count_swap(advanced)
         return advanced
 
-    def note(self, advanced: AdvanceResult) -> None:
+    def count_swap(self, advanced: AdvanceResult) -> None:
         """Count a swap, or one that was lost."""
         with self._lock:
             self._swaps += advanced.swapped
             self._lost += not advanced.swapped
 
     def reference(self, name: str) -> Row | None:
-        self._call()
+        self._count_call()
         return self.inner.reference(name)

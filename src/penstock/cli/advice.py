@@ -50,21 +50,21 @@ BEHIND_SERVER: Final[dict[type[errors.PenstockError], str]] = {
 """Where it is something else that helps if the lake is behind a server."""
 
 
-def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
+def suggest_next_step(error: errors.PenstockError, behind_server: bool = False) -> str:
     """One line on what to do next; nothing if there is nothing to add."""
     if isinstance(error, errors.LakeNotFound):
-        return _missing_lake_advice(error)
+        return _advise_on_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
-        return _unknown_outcome_advice(error.details.get("key"), error.details.get("name"))
+        return _advise_on_unknown_outcome(error.details.get("key"), error.details.get("name"))
     if isinstance(error, errors.TableConflict) or _is_about_rows(error) or _is_about_target(error):
         return ""  # the message says what to do
     if isinstance(error, errors.CommitConflict) and error.conflicts:
-        return _conflict_advice(error.conflicts[0])
+        return _advise_on_conflict(error.conflicts[0])
     if isinstance(error, errors.ReferenceChanged):
         return f"'penstock reflog {error.details.get('name', 'NAME')}' shows what happened to it."
     advice_by_error = ADVICE | BEHIND_SERVER if behind_server else ADVICE
     text = next((advice_by_error[kind] for kind in type(error).__mro__ if kind in advice_by_error), "")
-    return "" if _message_says(error, text) else text
+    return "" if _has_advice_already(error, text) else text
 
 
 def _is_about_rows(error: errors.PenstockError) -> bool:
@@ -79,12 +79,12 @@ def _is_about_target(error: errors.PenstockError) -> bool:
     return isinstance(error, errors.LakeExists) and "; choose " in error.message
 
 
-def _message_says(error: errors.PenstockError, text: str) -> bool:
+def _has_advice_already(error: errors.PenstockError, text: str) -> bool:
     """Whether an error's message says already how a line of advice begins."""
     return text.partition(";")[0].rstrip(".").lower() in error.message.lower()
 
 
-def _missing_lake_advice(error: errors.LakeNotFound) -> str:
+def _advise_on_missing_lake(error: errors.LakeNotFound) -> str:
     """The command that makes it; not for a server or a bucket, nor where the store has said it already."""
     place = str(error.details.get("url") or error.details.get("path") or "")
     if not place or is_remote(place) or "penstock init" in error.message or "create it" in error.message:
@@ -93,14 +93,14 @@ def _missing_lake_advice(error: errors.LakeNotFound) -> str:
     return f"'penstock init {shlex.quote(directory)}' makes one."
 
 
-def _unknown_outcome_advice(key: object, name: object) -> str:
+def _advise_on_unknown_outcome(key: object, name: object) -> str:
     if not key:
         return "Check the lake when it answers again."
     where = f" --branch {shlex.quote(str(name))}" if name else ""
     return f"'penstock outcome {shlex.quote(str(key))}{where}' shows the outcome when the lake answers again."
 
 
-def _conflict_advice(conflict: Conflict) -> str:
+def _advise_on_conflict(conflict: Conflict) -> str:
     key = shlex.quote(str(conflict.key))
     if conflict.kind == "NAMESPACE_NOT_EMPTY":
         return f"Delete what is in it first: 'penstock tables {key}' lists the tables."

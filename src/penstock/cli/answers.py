@@ -23,7 +23,7 @@ class ListPage(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What `--after` needs for the next page; `null` if this is the last one."""
 
     @classmethod
-    def of(cls, items: Iterable[T], next_page: str | None = None) -> ListPage[T]:
+    def from_items(cls, items: Iterable[T], next_page: str | None = None) -> ListPage[T]:
         return cls(items=tuple(items), next=next_page)
 
 
@@ -36,7 +36,7 @@ class ChangedCommit(Commit, frozen=True, kw_only=True):
     """What it changed, compared with its first parent; `null` if that has expired, or cannot be read."""
 
     @classmethod
-    def build(
+    def from_commit(
         cls, commit: Commit, changes: Iterable[Difference] | None, references: Iterable[str]
     ) -> ChangedCommit:
         return cls(

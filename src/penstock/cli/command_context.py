@@ -75,7 +75,7 @@ class CommandContext:
         return is_remote(self.lake or os.environ.get(environment.LAKE) or "")
 
     @property
-    def target(self) -> str:
+    def lake_target(self) -> str:
         """Where the lake is: as told, as set, or here."""
         target = self._find_target()
         if target is None:
@@ -95,11 +95,11 @@ class CommandContext:
         return str(Path.cwd()) if Path(DATABASE_FILE).is_file() else None
 
     @property
-    def who(self) -> str | None:
+    def commit_author(self) -> str | None:
         """Who commits; ``None`` leaves it to the lake."""
         return self.author or os.environ.get(environment.AUTHOR) or None
 
-    def open(
+    def open_lake(
         self, *, create: bool | None = None, settings: Settings | None = None, catch_up: bool = False
     ) -> Lake:
         """The lake, until the command ends; where there is none, a command that writes makes it.
@@ -109,16 +109,18 @@ class CommandContext:
         """
         from penstock.lake.opener import open_lake
 
-        lake = open_lake(self.target, create=create, author=self.who, settings=settings, catch_up=catch_up)
-        click.get_current_context().call_on_close(lambda: self._close(lake))
+        lake = open_lake(
+            self.lake_target, create=create, author=self.author, settings=settings, catch_up=catch_up
+        )
+        click.get_current_context().call_on_close(lambda: self._close_lake(lake))
         return lake
 
-    def _close(self, lake: Lake) -> None:
+    def _close_lake(self, lake: Lake) -> None:
         if lake.is_made_here:
-            self.note(f"made a new lake at {lake.url}")
+            self.print_note(f"made a new lake at {lake.url}")
         lake.close()
 
-    def answer(self, make: Callable[[], Any], text: Callable[[Screen], Iterable[str]]) -> None:
+    def print_answer(self, make: Callable[[], Any], text: Callable[[Screen], Iterable[str]]) -> None:
         """Print the answer: an object for programs if ``--json`` was said, text for people otherwise.
 
         The object is of the type that the command declares as what it prints.
@@ -128,14 +130,14 @@ class CommandContext:
 
             print(encode_answer(make(), getattr(click.get_current_context().command, "prints", Any)))
         else:
-            for line in text(Screen.of(sys.stdout)):
+            for line in text(Screen.of_stream(sys.stdout)):
                 print(line)
 
-    def note(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         """Tell people something beside the answer."""
         if not self.json:
-            screen = Screen.of(sys.stderr)
-            print(screen.paint(f"penstock: {text}", "dim"), file=sys.stderr)
+            screen = Screen.of_stream(sys.stderr)
+            print(screen.style(f"penstock: {text}", "dim"), file=sys.stderr)
 
 
 pass_call = click.make_pass_decorator(CommandContext, ensure=True)

@@ -13,7 +13,7 @@ import click
 
 from penstock.cli.command_context import CommandContext
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
-from penstock.model.similar_names import closest_name
+from penstock.model.similar_names import find_closest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", bound=float | None)
@@ -55,15 +55,15 @@ _LAKE_HELP: Final = {
 }
 
 
-def shared_options(
+def list_shared_options(
     parameters: Iterable[click.Parameter] = (), command: str | None = None
 ) -> list[click.Option]:
     """The options of every command, but those that it uses for something of its own."""
     own = {name for param in parameters for name in param.opts}
-    return [option for option in _shared_options(command) if not own.intersection(option.opts)]
+    return [option for option in _list_shared_options(command) if not own.intersection(option.opts)]
 
 
-def _shared_options(command: str | None) -> list[click.Option]:
+def _list_shared_options(command: str | None) -> list[click.Option]:
     return [
         click.Option(
             ["--lake"],
@@ -105,7 +105,7 @@ class DeclaredCommand(click.Command):
     def __init__(self, *args: Any, examples: str = "", prints: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples, self.prints = examples.strip(), prints
-        self.params += shared_options(self.params, self.name)
+        self.params += list_shared_options(self.params, self.name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, those that all commands share apart."""
@@ -146,7 +146,7 @@ class CommandGroup(DeclaredCommand, click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as wrong:
             there_is_none = f"there is no command '{args[0]}'"
-            meant = closest_name(args[0], self.list_commands(ctx))
+            meant = find_closest_name(args[0], self.list_commands(ctx))
             if meant is not None:
                 there_is_none += f". Did you mean '{meant}'?"
             raise click.UsageError(there_is_none + self.describe_problems(), ctx) from wrong
@@ -160,12 +160,12 @@ class CommandGroup(DeclaredCommand, click.Group):
         super().format_options(ctx, formatter)
 
 
-def command(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], SingleCommand]:
+def declare_command(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], SingleCommand]:
     """Declare a command."""
     return click.command(name, cls=SingleCommand, examples=examples, prints=prints)
 
 
-def group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], CommandGroup]:
+def declare_group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], CommandGroup]:
     """Declare a group that does something by itself too."""
     return click.group(name, cls=CommandGroup, examples=examples, prints=prints, invoke_without_command=True)
 
@@ -173,7 +173,7 @@ def group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F],
 # -- parameters that several commands have -----------------------------------------------------------------
 
 
-def ref_option(f: F) -> F:
+def add_ref_option(f: F) -> F:
     return click.option(
         "--ref",
         "--at",
@@ -193,11 +193,11 @@ def branch_option(f: F) -> F:
     )(f)
 
 
-def message_option(f: F) -> F:
+def add_message_option(f: F) -> F:
     return click.option("-m", "--message", metavar="TEXT", help="Commit message.")(f)
 
 
-def base_option(f: F) -> F:
+def add_base_option(f: F) -> F:
     return click.option(
         "--base",
         metavar="REVISION",
@@ -206,7 +206,7 @@ def base_option(f: F) -> F:
     )(f)
 
 
-def key_option(f: F) -> F:
+def add_key_option(f: F) -> F:
     return click.option(
         "--key",
         "--idempotency-key",
@@ -216,7 +216,7 @@ def key_option(f: F) -> F:
     )(f)
 
 
-def if_head_option(subject: str) -> Callable[[F], F]:
+def add_if_head_option(subject: str) -> Callable[[F], F]:
     return click.option(
         "--if-head",
         metavar="REVISION",
@@ -225,19 +225,19 @@ def if_head_option(subject: str) -> Callable[[F], F]:
     )
 
 
-def limit_option(default: int) -> Callable[[F], F]:
+def add_limit_option(default: int) -> Callable[[F], F]:
     return click.option(
         "-n",
         "--limit",
         type=int,
         default=default,
-        callback=at_least(1),
+        callback=require_at_least(1),
         metavar="COUNT",
         help=f"How many to show at most. [{default}]",
     )
 
 
-def at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
+def require_at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
     """Refuse a number that is too low, or endless, or none at all."""
 
     def check(ctx: click.Context, param: click.Parameter, value: N) -> N:
@@ -249,5 +249,5 @@ def at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
     return check
 
 
-def key_argument(f: F) -> F:
+def add_key_argument(f: F) -> F:
     return click.argument("key", metavar="KEY", shell_complete=complete_key)(f)

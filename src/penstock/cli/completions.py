@@ -22,14 +22,14 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 def _open_lake(ctx: click.Context) -> Iterator[Lake]:
     from penstock.lake.opener import open_lake
 
-    lake = open_lake(ctx.ensure_object(CommandContext).target, create=False)
+    lake = open_lake(ctx.ensure_object(CommandContext).lake_target, create=False)
     try:
         yield lake
     finally:
         lake.close()
 
 
-def offering(names: Callable[[Lake, str], list[str]]) -> Complete:
+def make_completer(names: Callable[[Lake, str], list[str]]) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             with _open_lake(ctx) as lake:
@@ -55,9 +55,9 @@ def _complete_keys(lake: Lake, start: str) -> list[str]:
     return [key for key, _ in zip(matching, range(OFFERED_MAX), strict=False)]
 
 
-complete_branch = offering(_complete_branches)
-complete_tag = offering(_complete_tags)
-complete_revision = offering(
+complete_branch = make_completer(_complete_branches)
+complete_tag = make_completer(_complete_tags)
+complete_revision = make_completer(
     lambda lake, start: _complete_branches(lake, start) + _complete_tags(lake, start)
 )
-complete_key = offering(_complete_keys)
+complete_key = make_completer(_complete_keys)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from penstock.cli.option_groups import gather
+from penstock.cli.option_groups import gather_options
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, MergeMode
 
@@ -26,7 +26,7 @@ class ConflictOptions:
     ours: tuple[str, ...]
     default: str = MergeMode.NORMAL.value
 
-    def choices(self, source: str, target: str) -> dict[str | Key, HowToMerge]:
+    def merge_modes(self, source: str, target: str) -> dict[str | Key, HowToMerge]:
         """What they say, as the lake wants it: the source's side is forced, the target's side dropped."""
         chosen: dict[str | Key, HowToMerge] = {}
         for text in self.takes:
@@ -50,11 +50,11 @@ class ConflictOptions:
         return chosen | {key: modes.get("", modes) for key, modes in folders.items()}
 
 
-def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
+def add_side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
     """The options of ``ConflictOptions``, as ``sides``."""
 
     def decorate(f: F) -> Callable[..., Any]:
-        command = gather("sides", ConflictOptions)(f)
+        command = gather_options("sides", ConflictOptions)(f)
         if default:
             command = _make_default_mode_option(command)
         for name, whose in (("ours", "the target's"), ("theirs", "the source's")):

@@ -15,21 +15,21 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent
-from penstock.formats.registry import table_formats
+from penstock.formats.registry import list_table_formats
 from penstock.model import decoders
-from penstock.model.content import AnyContent, Content, Unknown, content_types
+from penstock.model.content import AnyContent, Content, Unknown, load_content_types
 
 SHORT_NAMES: Final = {
     "iceberg": "ICEBERG_TABLE",
     "view": "ICEBERG_VIEW",
     "udf": "UDF",
     "namespace": "NAMESPACE",
-    **{declared.name: declared.content_type for declared in table_formats()},
+    **{declared.name: declared.content_type for declared in list_table_formats()},
 }
 """What people may write instead of a type's name."""
 
 
-def from_json(text: str | bytes) -> AnyContent:
+def parse_content_json(text: str | bytes) -> AnyContent:
     """The content that an object stands for; ``InvalidContent`` says what is wrong with it."""
     try:
         parsed = msgspec.json.decode(text)
@@ -39,21 +39,21 @@ def from_json(text: str | bytes) -> AnyContent:
         raise InvalidContent("a content must be a JSON object with a type and fields")
     kind = parsed.pop("type", None)
     if not isinstance(kind, str) or not kind:
-        raise InvalidContent(f'the content has no "type"; the types are {_known_types()}')
+        raise InvalidContent(f'the content has no "type"; the types are {_list_known_types()}')
     if kind == Unknown.content_type and isinstance(parsed.get("type_name"), str):
         kind = parsed.pop("type_name") or kind
     return _parse_content(kind, parsed)
 
 
-def from_fields(kind: str, fields: Sequence[str]) -> AnyContent:
+def parse_content_fields(kind: str, fields: Sequence[str]) -> AnyContent:
     """The content that a type and ``name=value`` fields describe; a field that is a list may be repeated."""
-    cls = _content_class(kind)
+    cls = _find_content_class(kind)
     values: dict[str, Any] = {}
     for field in fields:
         name, equals, value = field.partition("=")
         if not equals:
             raise InvalidContent(f"{field!r} is not a field; write it as name=value")
-        field_info = _content_fields(cls).get(name)
+        field_info = _list_content_fields(cls).get(name)
         if field_info is not None and field_info.type not in (str, bytes, int, UUID | None):
             values.setdefault(name, []).append(value)
         elif name in values:
@@ -69,22 +69,22 @@ def _is_int(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _content_class(kind: str) -> type[Content]:
-    return content_types().get(_full_name(kind), Unknown)
+def _find_content_class(kind: str) -> type[Content]:
+    return load_content_types().get(_expand_type_name(kind), Unknown)
 
 
-def _full_name(kind: str) -> str:
+def _expand_type_name(kind: str) -> str:
     name = kind.upper().replace("-", "_")
-    return SHORT_NAMES.get(kind.lower(), name if name in content_types() else kind)
+    return SHORT_NAMES.get(kind.lower(), name if name in load_content_types() else kind)
 
 
-def _content_fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
+def _list_content_fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.name: field for field in msgspec.structs.fields(cls) if field.name != "type_name"}
 
 
 def _parse_content(kind: str, found: dict[str, Any]) -> AnyContent:
-    cls, name = _content_class(kind), _full_name(kind)
-    fields = _content_fields(cls)
+    cls, name = _find_content_class(kind), _expand_type_name(kind)
+    fields = _list_content_fields(cls)
     for field in found:
         if field not in fields:
             raise InvalidContent(f"{name} has no field {field!r}; its fields are {', '.join(fields)}")
@@ -101,13 +101,13 @@ def _parse_content(kind: str, found: dict[str, Any]) -> AnyContent:
 def _parse_field_value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
     try:
         if field.name == "held":
-            return tuple(bytes.fromhex(digits) for digits in decoders.convert(value, list[str]))
+            return tuple(bytes.fromhex(digits) for digits in decoders.convert_value(value, list[str]))
         if field.type is bytes:
-            return base64.b64decode(decoders.convert(value, str), validate=True)
-        return decoders.convert(value, field.type)
+            return base64.b64decode(decoders.convert_value(value, str), validate=True)
+        return decoders.convert_value(value, field.type)
     except (msgspec.ValidationError, ValueError, binascii.Error) as problem:
         raise InvalidContent(f"{kind}'s field {field.name!r}: {problem}") from None
 
 
-def _known_types() -> str:
-    return ", ".join(content_types())
+def _list_known_types() -> str:
+    return ", ".join(load_content_types())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from penstock.formats.registry import find_declared, other_formats, table_formats
+from penstock.formats.registry import find_declared, list_table_formats, load_other_formats
 from penstock.lake.plugins import find_plugin
 
 if TYPE_CHECKING:
@@ -74,17 +74,19 @@ class FormatCli:
 @cache
 def format_clis() -> tuple[FormatCli, ...]:
     """The part of every format for the command line, all of them loaded."""
-    return tuple(_load(declared.name) for declared in (*table_formats(), *other_formats().formats))
+    return tuple(
+        _load_format_cli(declared.name) for declared in (*list_table_formats(), *load_other_formats().formats)
+    )
 
 
 def find_format_cli(content: Content | None) -> FormatCli | None:
     """The part of the format of a table that the lake manages; ``None`` for whatever else a key may hold."""
     plugin = find_plugin(content)
-    return None if plugin is None else _load(plugin.name)
+    return None if plugin is None else _load_format_cli(plugin.name)
 
 
 @cache
-def _load(name: str) -> FormatCli:
+def _load_format_cli(name: str) -> FormatCli:
     declared = find_declared(lambda declared: declared.name == name)
     assert declared is not None, name
     part: FormatCli = declared.load(declared.cli)()

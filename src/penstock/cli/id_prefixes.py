@@ -15,7 +15,7 @@ ID_CHARS: Final = 8
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def whole_id(
+def complete_id(
     start: str, subject: str, known: Callable[[], Iterable[str]], missing: Callable[[], NotFound]
 ) -> str:
     """The id that begins so; an error if none does, or several. A whole one is not looked up."""

@@ -55,19 +55,19 @@ class LibraryRequirement(NamedTuple):
     """Each an operator, ``>=`` or ``<``, and a version."""
     extra: str
 
-    def allows(self, version: str) -> bool:
-        installed = release(version)
+    def allows_version(self, version: str) -> bool:
+        installed = parse_release(version)
         return all(
-            installed >= release(bound) if sign == ">=" else installed < release(bound)
+            installed >= parse_release(bound) if sign == ">=" else installed < parse_release(bound)
             for sign, bound in self.bounds
         )
 
     @property
-    def range(self) -> str:
+    def version_range(self) -> str:
         return ", ".join(f"{sign} {bound}" for sign, bound in self.bounds)
 
 
-def release(version: str) -> tuple[int, ...]:
+def parse_release(version: str) -> tuple[int, ...]:
     """The numbers of a version that decide which is newer, without zeros at the end."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(number) for number in match[0].split(".")] if match else []
@@ -88,7 +88,7 @@ def parse_requirement(text: str) -> LibraryRequirement:
 
 
 @cache
-def requirements() -> Mapping[str, Sequence[LibraryRequirement]]:
+def read_requirements() -> Mapping[str, Sequence[LibraryRequirement]]:
     """What Penstock needs, by extra, as the installed package says."""
     needed: dict[str, list[LibraryRequirement]] = {CORE: []}
     for text in metadata.requires(PACKAGE) or ():
@@ -98,18 +98,18 @@ def requirements() -> Mapping[str, Sequence[LibraryRequirement]]:
 
 
 @cache
-def tested_versions() -> Versions:
+def read_tested_versions() -> Versions:
     """The newest version of each library that Penstock's tests ran with."""
     tested: dict[str, str] = {}
     for name, version in _TESTED.findall(files(PACKAGE).joinpath(TESTED).read_text("utf-8")):
-        tested[name] = max(version, tested.get(name, version), key=release)
+        tested[name] = max(version, tested.get(name, version), key=parse_release)
     return tested
 
 
-def installed_versions() -> Versions:
+def find_installed_versions() -> Versions:
     """The versions of the libraries that Penstock can use, of those that are installed."""
     versions: dict[str, str] = {}
-    for needed in requirements().values():
+    for needed in read_requirements().values():
         for requirement in needed:
             try:
                 versions[requirement.name] = metadata.version(requirement.name)
@@ -120,19 +120,19 @@ def installed_versions() -> Versions:
 
 def check_installation() -> Iterator[DoctorLine]:
     """One check for Penstock itself, for each extra that is installed, for Spark and for Java."""
-    versions = installed_versions()
+    versions = find_installed_versions()
     yield check_program()
     yield check_libraries(versions)
     absent = []
-    for extra in requirements():
+    for extra in read_requirements():
         if extra == CORE:
             continue
-        if is_begun(extra, versions):
+        if is_extra_begun(extra, versions):
             yield check_extra(extra, versions)
         else:
             absent.append(extra)
     if absent:
-        yield build_check("extras", "ok", f"not installed: {', '.join(absent)}")
+        yield check_build("extras", "ok", f"not installed: {', '.join(absent)}")
     if find_spec("pyspark") is not None:
         yield check_spark()
         yield check_java()
@@ -140,20 +140,20 @@ def check_installation() -> Iterator[DoctorLine]:
 
 def check_program() -> DoctorLine:
     program = f"Penstock {metadata.version(PACKAGE)}, Python {platform.python_version()}, {sys.prefix}"
-    return build_check("versions", "ok", program)
+    return check_build("versions", "ok", program)
 
 
 def check_libraries(versions: Versions) -> DoctorLine:
     """The libraries without which no command works."""
-    state, finding = describe(requirements()[CORE], versions)
+    state, finding = describe_libraries(read_requirements()[CORE], versions)
     remedy = f"pip install '{PACKAGE}'" if state != "ok" else ""
-    return build_check("libraries", "failed" if remedy else "ok", finding, remedy)
+    return check_build("libraries", "failed" if remedy else "ok", finding, remedy)
 
 
-def is_begun(extra: str, versions: Versions) -> bool:
+def is_extra_begun(extra: str, versions: Versions) -> bool:
     """Whether an extra is installed, or a part of it that no other extra has."""
-    users = Counter(requirement.name for needed in requirements().values() for requirement in needed)
-    needed = requirements()[extra]
+    users = Counter(requirement.name for needed in read_requirements().values() for requirement in needed)
+    needed = read_requirements()[extra]
     return all(requirement.name in versions for requirement in needed) or any(
         requirement.name in versions and users[requirement.name] == 1 for requirement in needed
     )
@@ -161,11 +161,13 @@ def is_begun(extra: str, versions: Versions) -> bool:
 
 def check_extra(extra: str, versions: Versions) -> DoctorLine:
     """Whether all libraries of an extra are there, in versions that it can use."""
-    state, finding = describe(requirements()[extra], versions)
-    return build_check(f"extra {extra}", state, finding, install_command(extra) if state != "ok" else "")
+    state, finding = describe_libraries(read_requirements()[extra], versions)
+    return check_build(
+        f"extra {extra}", state, finding, suggest_install_command(extra) if state != "ok" else ""
+    )
 
 
-def describe(needed: Sequence[LibraryRequirement], versions: Versions) -> tuple[str, str]:
+def describe_libraries(needed: Sequence[LibraryRequirement], versions: Versions) -> tuple[str, str]:
     """The state of libraries, and their versions; what is wrong with one is said beside it."""
     parts, is_sound = [], True
     for requirement in needed:
@@ -173,10 +175,12 @@ def describe(needed: Sequence[LibraryRequirement], versions: Versions) -> tuple[
         if version is None:
             parts.append(f"{requirement.name} is missing")
             is_sound = False
-        elif not requirement.allows(version):
-            parts.append(f"{requirement.name} {version} does not work: needs {requirement.range}")
+        elif not requirement.allows_version(version):
+            parts.append(f"{requirement.name} {version} does not work: needs {requirement.version_range}")
             is_sound = False
-        elif release(version) > release(tested := tested_versions().get(requirement.name, version)):
+        elif parse_release(version) > parse_release(
+            tested := read_tested_versions().get(requirement.name, version)
+        ):
             parts.append(f"{requirement.name} {version} (newer than the tested {tested})")
         else:
             parts.append(f"{requirement.name} {version}")
@@ -187,26 +191,26 @@ def check_spark() -> DoctorLine:
     text = f"PySpark {metadata.version('pyspark')}"
     if jar.path() is None:
         lack = jar.lack_of_package()
-        return build_check(
+        return check_build(
             "Spark",
             "warning",
             f"{text}, and Penstock was built without its jar for it ({lack.reason})",
             f"writes take longer; {lack.remedy}",
         )
-    return build_check("Spark", "ok", f"{text}, and Penstock's jar for it")
+    return check_build("Spark", "ok", f"{text}, and Penstock's jar for it")
 
 
 def check_java() -> DoctorLine:
     try:
         java = find_java()
     except InvalidRequest as error:
-        return build_check("Java", "warning", error.message)
-    return build_check("Java", "ok", f"Java {java.version} of {java.origin}, {java.executable}")
+        return check_build("Java", "warning", error.message)
+    return check_build("Java", "ok", f"Java {java.version} of {java.origin}, {java.executable}")
 
 
-def install_command(extra: str) -> str:
+def suggest_install_command(extra: str) -> str:
     return f"pip install '{PACKAGE}[{extra}]'"
 
 
-def build_check(name: str, state: str, finding: str, advice: str = "") -> DoctorLine:
+def check_build(name: str, state: str, finding: str, advice: str = "") -> DoctorLine:
     return DoctorLine(name=name, state=state, finding=finding, advice=advice)

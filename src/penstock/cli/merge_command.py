@@ -11,9 +11,9 @@ import click
 
 from penstock.cli.command_context import CommandContext
 from penstock.cli.format_cli import find_format_cli
-from penstock.cli.reference_access import commit_of, if_readable, reference_in
+from penstock.cli.reference_access import find_reference_name, get_commit, read_or_none
 from penstock.cli.rendering import contents
-from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, MergeSides, SideCommit, merge_page
+from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, MergeSides, SideCommit, format_merge_page
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.calls import GetContents
@@ -60,7 +60,7 @@ class MergeCommand:
         self._revisions = {source: revision or source, target: target}
         self._table_changes, self._outcome = TableChanges(lake), outcome
 
-    def run(
+    def run_merge(
         self,
         dry_run: bool,
         *,
@@ -85,23 +85,23 @@ class MergeCommand:
         def text(screen: Screen) -> Iterator[str]:
             if result.keys and (result.applied or result.dry_run):
                 ways = suggest(result) if result.conflicts else []
-                commits = if_readable(lambda: count(result))
-                yield from merge_page(
+                commits = read_or_none(lambda: count(result))
+                yield from format_merge_page(
                     screen, self._heading, self._find_side_changes(result), result, commits, ways
                 )
             if not result.dry_run or not result.keys:
                 yield done(screen, result)
 
-        self._call.answer(lambda: result, text)
+        self._call.print_answer(lambda: result, text)
         if result.conflicts:
             click.get_current_context().exit(ConflictError.exit_code)
 
     def _find_side_changes(self, result: MergeResult) -> MergeSides:
-        base = result.base or if_readable(self._base)
-        since = if_readable(lambda: self._find_base_time(base))
+        base = result.base or read_or_none(self._base)
+        since = read_or_none(lambda: self._find_base_time(base))
 
         def changes(side: str, key: Key) -> list[SideCommit]:
-            return if_readable(lambda: self._find_changes_since_base(side, key, base, since)) or []
+            return read_or_none(lambda: self._find_changes_since_base(side, key, base, since)) or []
 
         keys = {key.key for key in result.keys[:TOLD_MAX]}
 
@@ -116,7 +116,7 @@ class MergeCommand:
         """When a commit was made that both sides have in their history."""
         if base is None or base == EMPTY_COMMIT_ID:
             return None
-        return commit_of(self._lake, base, reference_in(self._revisions[self.source])).time
+        return get_commit(self._lake, base, find_reference_name(self._revisions[self.source])).time
 
     def _find_changes_since_base(
         self, side: str, key: Key, base: str | None, since: datetime | None
@@ -132,7 +132,7 @@ class MergeCommand:
 
     def suggest_resolutions(self, result: MergeResult) -> list[str]:
         """What to do about conflicts, each as a command or an option that can be copied."""
-        keys = to_take(result)
+        keys = list_keys_to_take(result)
         ways = self._suggest_sides(keys) if keys else []
         by_path = [
             conflict
@@ -173,7 +173,7 @@ def _count_commits(result: MergeResult) -> int | None:
     return len(result.commits) if result.applied else None
 
 
-def to_take(result: MergeResult) -> list[str]:
+def list_keys_to_take(result: MergeResult) -> list[str]:
     """The keys that a side can be taken of: not namespaces that neither side brings."""
     return [
         shlex.quote(str(key.key))
@@ -190,7 +190,7 @@ class TableChanges:
 
     def describe_commit(self, commit: Commit, key: Key, revision: str) -> str:
         """What a commit did to a table that the lake manages; ``revision`` is where it was found."""
-        return if_readable(lambda: self._describe_commit(commit, key, reference_in(revision))) or ""
+        return read_or_none(lambda: self._describe_commit(commit, key, find_reference_name(revision))) or ""
 
     def describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
         """How many files and rows a merge brings to a table, and takes from it.
@@ -198,19 +198,19 @@ class TableChanges:
         A dry run tells itself. Of one that has landed, the table's log may.
         """
         if merged_key.change is not None:
-            return contents.file_counts(merged_key.change)
-        return if_readable(lambda: self._describe_merge(result, merged_key, target)) or ""
+            return contents.format_file_counts(merged_key.change)
+        return read_or_none(lambda: self._describe_merge(result, merged_key, target)) or ""
 
     def _describe_commit(self, commit: Commit, key: Key, via: str | None) -> str:
         after = self._read_content(commit.id, via, key)
         before = self._read_content(commit.parents[0], via, key) if commit.parents else None
         format_cli = find_format_cli(after)
-        if format_cli is None or not contents.version(after):
+        if format_cli is None or not contents.describe_version(after):
             return ""
         description = format_cli.describe_commit(Table(self._lake, key, commit.id, via), before, after)
         if description is not None:
             return description
-        return contents.change(before, after) if before is not None else "created it"
+        return contents.describe_change(before, after) if before is not None else "created it"
 
     def _describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
         format_cli = find_format_cli(merged_key.after)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.command_declaration import branch_option, if_head_option, key_option, message_option
+from penstock.cli.command_declaration import (
+    add_if_head_option,
+    add_key_option,
+    add_message_option,
+    branch_option,
+)
 
 if TYPE_CHECKING:
     from penstock.lake.call import CommitOptions
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def gather(name: str, kind: type[Any]) -> Callable[[F], Callable[..., Any]]:
+def gather_options(name: str, kind: type[Any]) -> Callable[[F], Callable[..., Any]]:
     """Hand options to a command as one dataclass, under a name: those that its fields are named by.
 
     It stands below the options. A field whose option the command does not have keeps its default.
@@ -45,12 +50,12 @@ class RequestOptions:
     message: str | None = None
 
 
-def request_options(branch: str, *, message: bool = True) -> Callable[[F], Callable[..., Any]]:
+def add_request_options(branch: str, *, message: bool = True) -> Callable[[F], Callable[..., Any]]:
     """The options of ``RequestOptions``, as ``request``; ``branch`` is what is called so that is moved."""
 
     def decorate(f: F) -> Callable[..., Any]:
-        command = if_head_option(branch)(key_option(gather("request", RequestOptions)(f)))
-        return dry_run_option(message_option(command) if message else command)
+        command = add_if_head_option(branch)(add_key_option(gather_options("request", RequestOptions)(f)))
+        return add_dry_run_option(add_message_option(command) if message else command)
 
     return decorate
 
@@ -63,17 +68,17 @@ class RowChangeOptions:
     message: str | None
     idempotency_key: str | None
 
-    def described_by(self, author: str | None) -> CommitOptions:
+    def to_commit_options(self, author: str | None) -> CommitOptions:
         """What a table's methods take of it."""
         return {"message": self.message, "author": author, "idempotency_key": self.idempotency_key}
 
 
-def row_change_options(f: F) -> Callable[..., Any]:
+def add_row_change_options(f: F) -> Callable[..., Any]:
     """The options of ``RowChangeOptions``, as ``commit``."""
-    return branch_option(message_option(key_option(gather("commit", RowChangeOptions)(f))))
+    return branch_option(add_message_option(add_key_option(gather_options("commit", RowChangeOptions)(f))))
 
 
-def dry_run_option(f: F) -> F:
+def add_dry_run_option(f: F) -> F:
     return click.option(
         "--dry-run",
         is_flag=True,

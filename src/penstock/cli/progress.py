@@ -22,9 +22,9 @@ class Progress:
         self._silent = quiet or not self._stream.isatty()
 
     def __call__(self, subject: str, count: int) -> None:
-        self._draw(f"{subject} {count:,} objects")
+        self._draw_line(f"{subject} {count:,} objects")
 
-    def _draw(self, line: str) -> None:
+    def _draw_line(self, line: str) -> None:
         if self._silent or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + REDRAW_S
@@ -48,11 +48,11 @@ class ProgressBar(Progress):
 
     def __call__(self, subject: str, count: int, total: int = 0) -> None:
         if not total:
-            self._draw(f"{subject} {count:,}")
+            self._draw_line(f"{subject} {count:,}")
             return
         share = min(count / total, 1.0)
         filled = int(share * BAR_CHARS)
-        self._draw(f"{subject} {'█' * filled}{'░' * (BAR_CHARS - filled)} {share:4.0%} of {total:,}")
+        self._draw_line(f"{subject} {'█' * filled}{'░' * (BAR_CHARS - filled)} {share:4.0%} of {total:,}")
 
 
 class WaitingLine(Progress):
@@ -79,4 +79,4 @@ class WaitingLine(Progress):
     def _draw_elapsed_time(self) -> None:
         began = time.monotonic()
         while not self._ended.wait(REDRAW_S):
-            self._draw(f"{self._what} … {time.monotonic() - began:.0f} s")
+            self._draw_line(f"{self._what} … {time.monotonic() - began:.0f} s")

@@ -19,22 +19,22 @@ from penstock.model.names import parse_revision
 T = TypeVar("T")
 
 
-def reference_in(revision: str) -> str | None:
+def find_reference_name(revision: str) -> str | None:
     """The reference that a revision starts from; ``None`` if that is a commit's id."""
     return parse_revision(revision).name
 
 
-def revision_of(commit: str, via: str | None) -> str:
+def write_revision(commit: str, via: str | None) -> str:
     """A revision that names a commit by its id, as one of a reference if that is known."""
     return f"{via}@{commit}" if via is not None else commit
 
 
-def commit_of(lake: Lake, commit: str, via: str | None) -> Commit:
+def get_commit(lake: Lake, commit: str, via: str | None) -> Commit:
     """The commit with an id."""
     return lake.do(calls.GetCommit(revision=commit, via=via))
 
 
-def changes_of(lake: Lake, commit: Commit, via: str | None) -> list[Difference] | None:
+def find_changes(lake: Lake, commit: Commit, via: str | None) -> list[Difference] | None:
     """What a commit changed; ``None`` if what was before it has expired."""
     call = calls.GetChanges(revision=commit.id, via=via)
     try:
@@ -43,7 +43,7 @@ def changes_of(lake: Lake, commit: Commit, via: str | None) -> list[Difference] 
         return None
 
 
-def if_readable(read: Callable[[], T]) -> T | None:
+def read_or_none(read: Callable[[], T]) -> T | None:
     """What a read gives that only adds to an answer; ``None`` if it cannot be read.
 
     After a write that was applied, and beside a conflict, it must not become the answer that the rest could

@@ -13,12 +13,18 @@ import click
 from penstock.cli import environment
 from penstock.cli.command_context import CommandContext
 from penstock.cli.command_declaration import CommandGroup
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.errors import PenstockError
-from penstock.formats.registry import FormatCommand, find_declared, load, other_formats, table_formats
+from penstock.formats.registry import (
+    FormatCommand,
+    find_declared,
+    list_table_formats,
+    load_other_formats,
+    load_part,
+)
 
 
-def _lazy_command(path: str, summary: str) -> FormatCommand:
+def _declare_lazy_command(path: str, summary: str) -> FormatCommand:
     return FormatCommand(f"penstock.cli.commands.{path}", summary)
 
 
@@ -27,64 +33,74 @@ FORMATS: Final = "Tables of a format"
 
 SECTIONS: Final[dict[str, Mapping[str, FormatCommand]]] = {
     "Begin": {
-        "demo": _lazy_command("demo:demo", "Run a demonstration of Penstock."),
-        "init": _lazy_command("lakes:init", "Create a lake."),
+        "demo": _declare_lazy_command("demo:demo", "Run a demonstration of Penstock."),
+        "init": _declare_lazy_command("lakes:init", "Create a lake."),
     },
     "Look": {
-        "tables": _lazy_command("tables:tables", "List the tables."),
-        "log": _lazy_command("history:log", "Show the commits, newest first, with their graph."),
-        "show": _lazy_command("history:show", "Show a commit, or what a table is at a commit."),
-        "diff": _lazy_command("history:diff", "Show what differs between two revisions."),
-        "sql": _lazy_command("sql:sql", "Run a SELECT over tables of all formats."),
-        "figures": _lazy_command("figures:figures", "Show commits a day, conflicts, backlogs and sizes."),
-        "ui": _lazy_command("ui:ui", "Open the web page of the lake in a browser."),
+        "tables": _declare_lazy_command("tables:tables", "List the tables."),
+        "log": _declare_lazy_command("history:log", "Show the commits, newest first, with their graph."),
+        "show": _declare_lazy_command("history:show", "Show a commit, or what a table is at a commit."),
+        "diff": _declare_lazy_command("history:diff", "Show what differs between two revisions."),
+        "sql": _declare_lazy_command("sql:sql", "Run a SELECT over tables of all formats."),
+        "figures": _declare_lazy_command(
+            "figures:figures", "Show commits a day, conflicts, backlogs and sizes."
+        ),
+        "ui": _declare_lazy_command("ui:ui", "Open the web page of the lake in a browser."),
     },
     "Change": {
-        "put": _lazy_command("tables:put", "Create or replace a catalog entry."),
-        "delete": _lazy_command("tables:delete", "Delete a catalog entry."),
-        "delete-rows": _lazy_command("rows:delete_rows", "Delete rows of a table."),
-        "update-rows": _lazy_command("rows:update_rows", "Update columns of rows."),
-        "upsert": _lazy_command("rows:upsert", "Merge the rows of a file into a table."),
-        "namespace": _lazy_command("namespaces:namespace", "List, create and delete namespaces."),
-        "tx": _lazy_command("tx:tx", "List, show, commit and abort transactions."),
+        "put": _declare_lazy_command("tables:put", "Create or replace a catalog entry."),
+        "delete": _declare_lazy_command("tables:delete", "Delete a catalog entry."),
+        "delete-rows": _declare_lazy_command("rows:delete_rows", "Delete rows of a table."),
+        "update-rows": _declare_lazy_command("rows:update_rows", "Update columns of rows."),
+        "upsert": _declare_lazy_command("rows:upsert", "Merge the rows of a file into a table."),
+        "namespace": _declare_lazy_command("namespaces:namespace", "List, create and delete namespaces."),
+        "tx": _declare_lazy_command("tx:tx", "List, show, commit and abort transactions."),
     },
-    FORMATS: {name: command for declared in table_formats() for name, command in declared.commands.items()},
+    FORMATS: {
+        name: command for declared in list_table_formats() for name, command in declared.commands.items()
+    },
     "Branch and merge": {
-        "branch": _lazy_command("references:branch", "List, create, assign and delete branches."),
-        "tag": _lazy_command("references:tag", "List, create, assign and delete tags."),
-        "reflog": _lazy_command("references:reflog", "Show the changes of a branch or tag."),
-        "merge": _lazy_command("merges:merge", "Merge a branch into another."),
-        "publish": _lazy_command("publish:publish", "Publish a branch: merge it if all checks hold."),
-        "expect": _lazy_command("expect:expect", "List, add and remove expectations of a branch."),
-        "transplant": _lazy_command("merges:transplant", "Transplant (cherry-pick) commits to a branch."),
-        "rebase": _lazy_command("merges:rebase", "Repeat a branch's own commits on a new base."),
-        "revert": _lazy_command("merges:revert", "Revert a commit."),
-        "restore": _lazy_command("restore:restore", "Restore tables to an earlier commit."),
-        "outcome": _lazy_command("requests:outcome", "Show the outcome of a request."),
+        "branch": _declare_lazy_command("references:branch", "List, create, assign and delete branches."),
+        "tag": _declare_lazy_command("references:tag", "List, create, assign and delete tags."),
+        "reflog": _declare_lazy_command("references:reflog", "Show the changes of a branch or tag."),
+        "merge": _declare_lazy_command("merges:merge", "Merge a branch into another."),
+        "publish": _declare_lazy_command("publish:publish", "Publish a branch: merge it if all checks hold."),
+        "expect": _declare_lazy_command("expect:expect", "List, add and remove expectations of a branch."),
+        "transplant": _declare_lazy_command(
+            "merges:transplant", "Transplant (cherry-pick) commits to a branch."
+        ),
+        "rebase": _declare_lazy_command("merges:rebase", "Repeat a branch's own commits on a new base."),
+        "revert": _declare_lazy_command("merges:revert", "Revert a commit."),
+        "restore": _declare_lazy_command("restore:restore", "Restore tables to an earlier commit."),
+        "outcome": _declare_lazy_command("requests:outcome", "Show the outcome of a request."),
     },
     "Share": {
-        "serve": _lazy_command("serve:serve", "Serve the lake to programs on other machines."),
-        "token": _lazy_command("tokens:token", "List, create and revoke the tokens that a server knows."),
-        "root": _lazy_command("roots:root", "List, add, remove and map locations of tables."),
+        "serve": _declare_lazy_command("serve:serve", "Serve the lake to programs on other machines."),
+        "token": _declare_lazy_command(
+            "tokens:token", "List, create and revoke the tokens that a server knows."
+        ),
+        "root": _declare_lazy_command("roots:root", "List, add, remove and map locations of tables."),
     },
     "Care": {
-        "doctor": _lazy_command("doctor:doctor", "Check the installation and the lake."),
-        "fsck": _lazy_command("care:fsck", "Check every object that the lake needs."),
-        "resync": _lazy_command("resync:resync", "Import versions that tables have and the lake lacks."),
-        "horizon": _lazy_command("care:horizon", "Set how much history is retained."),
-        "grace": _lazy_command("care:grace", "Show or set the grace period of sweeps."),
-        "optimize": _lazy_command("rows:optimize", "Compact the files of a table."),
-        "maintain": _lazy_command("rows:maintain", "Run the maintenance that tables need."),
-        "sweep": _lazy_command("care:sweep", "Remove unreferenced data."),
-        "erase": _lazy_command("erase:erase", "Make deleted rows of a table unrecoverable."),
-        "backup": _lazy_command("backups:backup", "Back up the lake."),
-        "backups": _lazy_command("backups:backups", "List, verify, expire and forget backups."),
-        "restore-backup": _lazy_command("backups:restore_backup", "Restore a backup as a lake."),
-        "upgrade": _lazy_command("lakes:upgrade", "Upgrade the lake to this release's format."),
-        "copy": _lazy_command("lakes:copy", "Copy a lake to another store."),
-        "move": _lazy_command("lakes:move", "Move a lake to another store."),
-        "bench": _lazy_command("bench:bench", "Measure how many commits a second a store accepts."),
-        "completion": _lazy_command(
+        "doctor": _declare_lazy_command("doctor:doctor", "Check the installation and the lake."),
+        "fsck": _declare_lazy_command("care:fsck", "Check every object that the lake needs."),
+        "resync": _declare_lazy_command(
+            "resync:resync", "Import versions that tables have and the lake lacks."
+        ),
+        "horizon": _declare_lazy_command("care:horizon", "Set how much history is retained."),
+        "grace": _declare_lazy_command("care:grace", "Show or set the grace period of sweeps."),
+        "optimize": _declare_lazy_command("rows:optimize", "Compact the files of a table."),
+        "maintain": _declare_lazy_command("rows:maintain", "Run the maintenance that tables need."),
+        "sweep": _declare_lazy_command("care:sweep", "Remove unreferenced data."),
+        "erase": _declare_lazy_command("erase:erase", "Make deleted rows of a table unrecoverable."),
+        "backup": _declare_lazy_command("backups:backup", "Back up the lake."),
+        "backups": _declare_lazy_command("backups:backups", "List, verify, expire and forget backups."),
+        "restore-backup": _declare_lazy_command("backups:restore_backup", "Restore a backup as a lake."),
+        "upgrade": _declare_lazy_command("lakes:upgrade", "Upgrade the lake to this release's format."),
+        "copy": _declare_lazy_command("lakes:copy", "Copy a lake to another store."),
+        "move": _declare_lazy_command("lakes:move", "Move a lake to another store."),
+        "bench": _declare_lazy_command("bench:bench", "Measure how many commits a second a store accepts."),
+        "completion": _declare_lazy_command(
             "completion:completion", "Print the script that completes commands in your shell."
         ),
     },
@@ -118,11 +134,11 @@ class RootCommand(CommandGroup):
     """``penstock`` itself. Commands are loaded when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [*COMMANDS, *_other_commands()]
+        return [*COMMANDS, *_load_commands_of_other_formats()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name in COMMANDS:
-            command: click.Command = load(COMMANDS[cmd_name].path)
+            command: click.Command = load_part(COMMANDS[cmd_name].path)
             return command
         declared = find_declared(lambda declared: cmd_name in declared.commands)
         if declared is None:
@@ -131,10 +147,10 @@ class RootCommand(CommandGroup):
         return of_format
 
     def describe_problems(self) -> str:
-        return "".join(f"\n  {problem}" for problem in other_formats().problems)
+        return "".join(f"\n  {problem}" for problem in load_other_formats().problems)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        sections = {**SECTIONS, FORMATS: {**SECTIONS[FORMATS], **_other_commands()}}
+        sections = {**SECTIONS, FORMATS: {**SECTIONS[FORMATS], **_load_commands_of_other_formats()}}
         for title, section in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(10), command.summary) for name, command in section.items()])
@@ -163,7 +179,7 @@ class RootCommand(CommandGroup):
                 from click.shell_completion import shell_complete
 
                 return shell_complete(self, {"obj": call}, "penstock", environment.COMPLETE, completion)
-            _require_text(args)
+            _require_text_arguments(args)
             with self.make_context("penstock", args.copy(), obj=call) as ctx:
                 self.invoke(ctx)
             sys.stdout.flush()
@@ -179,14 +195,16 @@ class RootCommand(CommandGroup):
         return 0
 
 
-def _other_commands() -> dict[str, FormatCommand]:
+def _load_commands_of_other_formats() -> dict[str, FormatCommand]:
     """The commands that formats of other packages bring."""
     return {
-        name: command for declared in other_formats().formats for name, command in declared.commands.items()
+        name: command
+        for declared in load_other_formats().formats
+        for name, command in declared.commands.items()
     }
 
 
-def _require_text(args: list[str]) -> None:
+def _require_text_arguments(args: list[str]) -> None:
     for argument in args:
         try:
             argument.encode()
@@ -200,35 +218,35 @@ def _print_error(error: Exception, call: CommandContext, as_json: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
-    code, message, exit_code, advice = _explain(error, call)
+    code, message, exit_code, advice = _explain_error(error, call)
     with contextlib.suppress(BrokenPipeError):
         if as_json:
             from penstock.cli.answers import encode_answer
-            from penstock.wire.errors import ErrorBody, build_failure
+            from penstock.wire.errors import ErrorBody, make_error_body
 
             if isinstance(error, PenstockError):
-                failure = build_failure(error, error.request_id)
+                failure = make_error_body(error, error.request_id)
             else:
-                failure = ErrorBody.of(code, message)
+                failure = ErrorBody.from_error(code, message)
             print(encode_answer(failure, ErrorBody), file=sys.stderr)
         else:
-            screen = Screen.of(sys.stderr)
-            text = "\n".join(map(printable, message.split("\n")))
-            print(f"{screen.paint('penstock:', 'bad')} {text}", file=sys.stderr)
+            screen = Screen.of_stream(sys.stderr)
+            text = "\n".join(map(escape_controls, message.split("\n")))
+            print(f"{screen.style('penstock:', 'bad')} {text}", file=sys.stderr)
             if advice:
-                print(screen.paint(f"  {advice}", "dim"), file=sys.stderr)
+                print(screen.style(f"  {advice}", "dim"), file=sys.stderr)
     return exit_code
 
 
-def _explain(error: Exception, call: CommandContext) -> tuple[str, str, int, str]:
+def _explain_error(error: Exception, call: CommandContext) -> tuple[str, str, int, str]:
     """An error's code, message, exit code and advice."""
     if isinstance(error, PenstockError):
-        from penstock.cli.advice import advice
+        from penstock.cli.advice import suggest_next_step
 
         message = error.message
         if error.request_id and error.http_status >= 500:
             message += f" (request {error.request_id})"  # whoever runs the server finds it in the log by that
-        return error.code, message, error.exit_code, advice(error, call.is_behind_server)
+        return error.code, message, error.exit_code, suggest_next_step(error, call.is_behind_server)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "penstock"
         return "usage", error.format_message(), error.exit_code, f"'{path} --help' shows how to use it."

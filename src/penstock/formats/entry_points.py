@@ -33,10 +33,10 @@ def _may_declare(folder: str, section: bytes) -> bool:
         return True
     except OSError:
         return False
-    return any(section in _read(f"{package}/entry_points.txt") for package in packages)
+    return any(section in _read_metadata_file(f"{package}/entry_points.txt") for package in packages)
 
 
-def _read(path: str) -> bytes:
+def _read_metadata_file(path: str) -> bytes:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes a while to import
             return file.read()

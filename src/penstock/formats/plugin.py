@@ -384,7 +384,7 @@ class FormatPlugin:
         with what stands against it."""
         return {}
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         """Tell the meter what grows old by itself."""
 
     def close(self, timeout_s: float) -> None:
@@ -446,7 +446,7 @@ class BackgroundServices(Protocol):
 
     def catch_up(self) -> None: ...
     def finish(self, timeout_s: float) -> dict[str, PenstockError | None]: ...
-    def measure(self) -> None: ...
+    def report_metrics(self) -> None: ...
     def close(self, timeout_s: float) -> None: ...
 
 
@@ -479,9 +479,9 @@ class PublishingPlugin(FormatPlugin, Generic[P]):
     def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
         return {} if self._parts is None else self._parts.finish(timeout_s)
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         if self._parts is not None:
-            self._parts.measure()
+            self._parts.report_metrics()
 
     def close(self, timeout_s: float) -> None:
         if self._parts is not None:

@@ -211,15 +211,15 @@ class BackgroundPublisher(ABC, Generic[T, B]):
 
     # -- what is pending -----------------------------------------------------------------------------------
 
-    def add(self, task: T, *, retry_alarm: bool = True) -> None:
+    def add_task(self, task: T, *, retry_alarm: bool = True) -> None:
         """Have a task published soon; if its job has an alarm, only with ``retry_alarm``."""
         with self.changed:
             job = self._find_job(task.id)
             job.pending = self.merge_tasks(job.pending, task, is_taken=job.is_taken)
             if retry_alarm or not job.is_stuck:
-                self._enqueue(job)
+                self._enqueue_job(job)
 
-    def discard(self, id: JobId, is_done: Callable[[T], bool]) -> None:  # noqa: A002
+    def discard_finished_tasks(self, id: JobId, is_done: Callable[[T], bool]) -> None:  # noqa: A002
         """A job came further: wake those who wait for it, and take from it the tasks that are done, unless a
         thread works on it, which takes them when it has done what follows from them. With the last of them
         its alarm ends: whatever was in the way is not there any more."""
@@ -233,10 +233,10 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                     self._forget_idle(job)
                 job.left.notify_all()
 
-    def forget(self, table: UUID) -> None:
+    def forget_table(self, table: UUID) -> None:
         """Leave undone what is pending for a table: it has become another one."""
         with self.changed:
-            self._forget([job for job in self.jobs.values() if job.id.table == table])
+            self._forget_jobs([job for job in self.jobs.values() if job.id.table == table])
 
     def forget_replaced(self, table: UUID, location: str) -> None:
         """The same for tables that others' commits have stopped, and at whose location this table is by now:
@@ -249,7 +249,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                 and job.id.table != table
                 and any(task.location == location for task in job.pending)
             }
-            self._forget([job for job in self.jobs.values() if job.id.table in replaced])
+            self._forget_jobs([job for job in self.jobs.values() if job.id.table in replaced])
 
     def forget_dropped(self) -> None:
         """The same for tables that have an alarm and that the lake has no more."""
@@ -257,7 +257,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             alarms = [(job, job.pending) for job in self.jobs.values() if job.is_stuck and job.pending]
         dropped = [(job, pending) for job, pending in alarms if self._is_surely_dropped(pending)]
         with self.changed:  # a task that came meanwhile may be of a table that is back in the lake
-            self._forget([job for job, pending in dropped if job.pending is pending])
+            self._forget_jobs([job for job, pending in dropped if job.pending is pending])
 
     def _is_surely_dropped(self, pending: Sequence[T]) -> bool:
         try:
@@ -266,19 +266,19 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             logger.debug("it is not known whether '%s' was dropped", pending[-1].key, exc_info=problem)
             return False
 
-    def _forget(self, jobs: Sequence[TableJob[T]]) -> None:
+    def _forget_jobs(self, jobs: Sequence[TableJob[T]]) -> None:
         for job in jobs:
             job.pending, job.problem = [], None
             self._forget_idle(job)
             job.left.notify_all()
 
-    def problem_of(self, id: JobId) -> PenstockError | None:  # noqa: A002
+    def find_problem(self, id: JobId) -> PenstockError | None:  # noqa: A002
         """Why a job's tasks are not published, as far as this process knows."""
         with self.changed:
             job = self.jobs.get(id)
             return None if job is None or not job.pending else job.problem
 
-    def backlog(self) -> tuple[B, ...]:
+    def list_unpublished(self) -> tuple[B, ...]:
         """What is not published, by key."""
         with self.changed:
             newest = [(job.pending[-1], job.problem) for job in self.jobs.values() if job.pending]
@@ -351,7 +351,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
     # -- in the caller's thread ----------------------------------------------------------------------------
 
     @contextmanager
-    def turn(self, id: JobId, timeout_s: float | None = None) -> Iterator[TableJob[T]]:  # noqa: A002
+    def wait_for_job(self, id: JobId, timeout_s: float | None = None) -> Iterator[TableJob[T]]:  # noqa: A002
         """A job for this thread alone. ``Unavailable`` if another thread has it for longer than is waited, or
         does not end when the lake is closed."""
         deadline_s = None if timeout_s is None else elapsed_s() + timeout_s
@@ -385,21 +385,21 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         Another thread that has the job is waited for. If that takes too long, the task is not added.
         """
         try:
-            with self.turn(task.id, timeout_s) as job:
+            with self.wait_for_job(task.id, timeout_s) as job:
                 with self.changed:
                     job.pending = self.merge_tasks(job.pending, task, is_taken=True)
                 return self._publish_pending(job)
         except Unavailable as busy:
             return busy
 
-    def fail(self, job: TableJob[T], problem: PenstockError) -> None:
+    def note_failed_try(self, job: TableJob[T], problem: PenstockError) -> None:
         """Note and report what a try in the job's turn ended with."""
         self._report_problem(job, problem)
         with self.changed:
             job.problem, job.tries = problem, job.tries + 1
 
     @contextmanager
-    def guard(self, place: Place, lease: str, busy: str) -> Iterator[Guard | None]:
+    def guard_place(self, place: Place, lease: str, busy: str) -> Iterator[Guard | None]:
         """What keeps other processes away while files are written; ``None`` where storage itself does."""
         if place.keeps_conditions:
             yield None
@@ -407,12 +407,12 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if self._leases is None:
             yield lambda: None
             return
-        held = self._leases.take(lease)
+        held = self._leases.take_lease(lease)
         if held is None:
             raise Unavailable(busy)
 
         def guard() -> None:
-            if not held.keep():
+            if not held.renew_if_due():
                 raise Unavailable(busy)
 
         try:
@@ -422,11 +422,11 @@ class BackgroundPublisher(ABC, Generic[T, B]):
 
     # -- metrics -------------------------------------------------------------------------------------------
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         """Set the gauges to what they are now. The age of what is pending grows by itself: call it often."""
         if self._meter is SILENT:
             return
-        behind, now_us = self.backlog(), self._clock()
+        behind, now_us = self.list_unpublished(), self._clock()
         oldest_us = min((backlog.since_us for backlog in behind), default=now_us)
         self._meter.gauge(self._profile.versions, sum(backlog.versions for backlog in behind))
         self._meter.gauge(self._profile.seconds, max(0, now_us - oldest_us) / 1e6)
@@ -437,7 +437,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             if not is_small and elapsed_s() < self._measured_s + MEASURE_S:
                 return
             self._measured_s = elapsed_s()
-        self.measure()
+        self.report_metrics()
 
     def _report_problem(self, job: TableJob[T], problem: PenstockError) -> None:
         """Log a problem when it is new. After the end nothing is reported: the store is closed, too."""
@@ -494,7 +494,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if job.is_idle and self.jobs.get(job.id) is job:
             del self.jobs[job.id]
 
-    def _enqueue(self, job: TableJob[T]) -> None:
+    def _enqueue_job(self, job: TableJob[T]) -> None:
         if job.is_queued or job.is_taken or self.is_closed or not self.background:
             return  # the thread that has it looks again when it leaves it
         job.is_queued = True
@@ -509,7 +509,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if self.is_closing:
             if not job.is_last_try:
                 job.is_last_try = True
-                self._enqueue(job)
+                self._enqueue_job(job)
             return
         job.is_queued = True
         heappush(self._later, (elapsed_s() + self._retry_pause_s(job.tries), next(self._numbers), job))
@@ -518,7 +518,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         self._wanted.notify_all()  # each may be the one that is free by then
 
     def _start_thread(self) -> None:
-        thread = Thread(target=self._run, name=self._profile.name, daemon=True)
+        thread = Thread(target=self._publish_until_closed, name=self._profile.name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -530,7 +530,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
     def _make_ready(self, job: TableJob[T]) -> None:
         (self._follow_ups if job.id.is_follow_up else self._ready).append(job)
 
-    def _run(self) -> None:
+    def _publish_until_closed(self) -> None:
         while (job := self._take_next_job()) is not None:
             try:
                 self._publish_pending(job)
@@ -591,7 +591,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         with self.changed:
             job.is_taken = False
             if job.pending and not job.is_stuck:
-                self._enqueue_later(job) if job.tries else self._enqueue(job)
+                self._enqueue_later(job) if job.tries else self._enqueue_job(job)
             self._forget_idle(job)
             job.left.notify_all()
             if self.is_closing:

@@ -86,9 +86,9 @@ class TableFormat(NamedTuple):
     def load(self, path: str) -> Any:
         """A part of the format. ``FormatUnavailable`` names the package, if it is not Penstock's own."""
         if self.package == PACKAGE:
-            return load(path)
+            return load_part(path)
         try:
-            return load(path)
+            return load_part(path)
         except Exception as problem:
             raise FormatUnavailable(_describe_failure(self.name, self.package, problem)) from problem
 
@@ -102,13 +102,13 @@ class OtherFormats(NamedTuple):
 
 
 @cache
-def table_formats() -> tuple[TableFormat, ...]:
+def list_table_formats() -> tuple[TableFormat, ...]:
     """The formats of Penstock. Nothing of them is loaded but their declarations."""
-    return tuple(load(path) for path in BUILT_IN)
+    return tuple(load_part(path) for path in BUILT_IN)
 
 
 @cache
-def other_formats() -> OtherFormats:
+def load_other_formats() -> OtherFormats:
     """The formats of other packages, with their plugins loaded. One that cannot be loaded stops no other."""
     if not may_have_entry_points(GROUP):
         return OtherFormats()
@@ -120,7 +120,7 @@ def other_formats() -> OtherFormats:
         package = entry.dist.name + " " + entry.dist.version if entry.dist is not None else entry.value
         try:
             declared = entry.load()._replace(package=package)
-            _check_declaration(declared, (*table_formats(), *formats))
+            _check_declaration(declared, (*list_table_formats(), *formats))
             declared.load(declared.plugin)
         except FormatUnavailable as problem:
             problems.append(problem.message)
@@ -131,10 +131,10 @@ def other_formats() -> OtherFormats:
     return OtherFormats(tuple(formats), tuple(problems))
 
 
-def usable_formats() -> OtherFormats:
+def list_usable_formats() -> OtherFormats:
     """The formats of other packages of which a server can load every part that it needs."""
-    formats, problems = [], list(other_formats().problems)
-    for declared in other_formats().formats:
+    formats, problems = [], list(load_other_formats().problems)
+    for declared in load_other_formats().formats:
         try:
             for path in (declared.access_rules, declared.routes, *declared.apis):
                 if path:
@@ -148,13 +148,13 @@ def usable_formats() -> OtherFormats:
 
 def find_declared(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None:
     """The format that is meant. Those of other packages are looked for if it is none of Penstock's."""
-    own = next(filter(is_meant, table_formats()), None)
-    return own if own is not None else next(filter(is_meant, other_formats().formats), None)
+    own = next(filter(is_meant, list_table_formats()), None)
+    return own if own is not None else next(filter(is_meant, load_other_formats().formats), None)
 
 
-def not_installed(subject: str) -> FormatUnavailable:
+def make_not_installed_error(subject: str) -> FormatUnavailable:
     """What is said where a format is needed that no installed package has. ``subject`` names the need."""
-    problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
+    problems = "".join(f"\n  {problem}" for problem in load_other_formats().problems)
     return FormatUnavailable(
         f"{subject}; no installed package provides that format\n  Install the Python package of the "
         "format in this environment. Behind a server, install it in the server's environment and restart "
@@ -187,27 +187,34 @@ def _describe_failure(name: str, package: str, problem: Exception) -> str:
     return f"the table format '{name}' of the package {package} cannot be loaded: {why}"
 
 
-def content_types() -> tuple[type[Content], ...]:
+def list_content_types() -> tuple[type[Content], ...]:
     """The types of content that formats bring, in the order of their numbers."""
-    brought = (load(declared.content) for declared in table_formats() if declared.content)
+    brought = (load_part(declared.content) for declared in list_table_formats() if declared.content)
     return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
 
 
-def format_metrics() -> tuple[Metric, ...]:
+def list_format_metrics() -> tuple[Metric, ...]:
     """What is measured of tables, by Penstock's formats."""
     return tuple(
-        metric for declared in table_formats() if declared.metrics for metric in load(declared.metrics)
+        metric
+        for declared in list_table_formats()
+        if declared.metrics
+        for metric in load_part(declared.metrics)
     )
 
 
 def load_member(name: str) -> Any:
     """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
-    return load(
-        next(table_format.members[name] for table_format in table_formats() if name in table_format.members)
+    return load_part(
+        next(
+            table_format.members[name]
+            for table_format in list_table_formats()
+            if name in table_format.members
+        )
     )
 
 
-def load(path: str) -> Any:
+def load_part(path: str) -> Any:
     """The part of a format that ``module:name`` names."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -26,7 +26,7 @@ class NumberReader:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
-    def take(self, size: int) -> bytes:
+    def take_bytes(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
             raise ValueError(f"the bitmap ends at byte {len(self._data)}, but must have {end} bytes")
@@ -34,13 +34,13 @@ class NumberReader:
         self._at = end
         return data
 
-    def number(self, kind: Struct) -> int:
-        value: int = kind.unpack(self.take(kind.size))[0]
+    def read_number(self, kind: Struct) -> int:
+        value: int = kind.unpack(self.take_bytes(kind.size))[0]
         return value
 
-    def numbers(self, count: int) -> array[int]:
+    def read_short_numbers(self, count: int) -> array[int]:
         """So many numbers of two bytes."""
-        values = array("H", self.take(2 * count))
+        values = array("H", self.take_bytes(2 * count))
         if byteorder == "big":
             values.byteswap()
         return values
@@ -48,19 +48,19 @@ class NumberReader:
 
 def read_containers(reader: NumberReader) -> list[tuple[int, bytearray | bytes]]:
     """The containers of a bitmap, each with its key and as a plain bitmap. ``ValueError`` if it is none."""
-    cookie = reader.number(U32)
+    cookie = reader.read_number(U32)
     if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
         count = (cookie >> 16) + 1
-        runs = int.from_bytes(reader.take((count + 7) // 8), "little")
+        runs = int.from_bytes(reader.take_bytes((count + 7) // 8), "little")
     elif cookie == _COOKIE:
-        count, runs = reader.number(U32), 0
+        count, runs = reader.read_number(U32), 0
         if count > CONTAINER_ROWS:
             raise ValueError(f"a bitmap cannot have {count} containers")
     else:
         raise ValueError(f"a Roaring bitmap cannot begin with {cookie}")
-    heads = reader.numbers(2 * count)
+    heads = reader.read_short_numbers(2 * count)
     if cookie == _COOKIE or count >= _OFFSETS_FROM:
-        reader.take(4 * count)
+        reader.take_bytes(4 * count)
     return [
         (heads[2 * place], _read_container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
         for place in range(count)
@@ -132,15 +132,15 @@ def _pack_container(numbers: set[int]) -> bytes:
 def _read_container(reader: NumberReader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
     if is_runs:
         bits = 0
-        pairs = reader.take(4 * reader.numbers(1)[0])
+        pairs = reader.take_bytes(4 * reader.read_short_numbers(1)[0])
         for start, more in iter_unpack("<HH", pairs):
             if start + more >= CONTAINER_ROWS:
                 raise ValueError("a run extends beyond the end of its container")
             bits |= ((1 << more + 1) - 1) << start
         return bits.to_bytes(CONTAINER_BYTES, "little")
     if cardinality > _ARRAY_MAX:
-        return reader.take(CONTAINER_BYTES)
+        return reader.take_bytes(CONTAINER_BYTES)
     found = bytearray(CONTAINER_BYTES)
-    for row in reader.numbers(cardinality):
+    for row in reader.read_short_numbers(cardinality):
         found[row >> 3] |= 1 << (row & 7)
     return found

@@ -24,52 +24,57 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest, PenstockError, Unavailable
-from penstock.kernel.backup_data import BackupData, DataPart, data_blobs
+from penstock.kernel.backup_data import BackupData, DataPart, list_data_blobs
 from penstock.kernel.backup_points import (
     NO_ROWS,
     BackupPoint,
     PointStore,
     count_references,
-    description_of,
     encode_elsewhere,
+    encode_point_row,
     encode_rows,
-    heads_of,
+    list_heads,
     make_room,
-    point_row,
+    read_lake_description,
     read_points,
+    read_rows_of_lake,
     require_backups,
-    rows_of,
 )
 from penstock.kernel.backup_registry import (
     complete_registration,
+    find_backups_elsewhere,
     register_backup,
-    registered_elsewhere,
     unregister_backups,
 )
-from penstock.kernel.copy import CopyProgress, silent
+from penstock.kernel.copy import CopyProgress, show_no_progress
 from penstock.kernel.description import LakeDescription, read_description
-from penstock.kernel.expired import blobs_of, expired_commits
+from penstock.kernel.expired import list_blobs_of_lake, read_expired_commits
 from penstock.kernel.fsck import CheckResult, Damage, fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.lake_seal import KINDS
 from penstock.kernel.leases import Lease, Leases
-from penstock.kernel.new_history import new_commits, new_log_entries, receipt_ids, receipts_of_entries
+from penstock.kernel.new_history import (
+    list_new_commits,
+    list_new_log_entries,
+    list_receipt_ids,
+    read_receipts,
+)
 from penstock.kernel.new_objects import NewObjects
 from penstock.kernel.object_copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, copy_objects
-from penstock.kernel.objects import Objects, check_bytes, check_object, check_stored, parts_of
+from penstock.kernel.objects import Objects, check_bytes, check_object, check_stored, list_blobs_of_values
 from penstock.kernel.reachable import HistoryHorizon, ReachableObjects
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import KeepRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.reference_snapshot import cut, read_rows
+from penstock.kernel.reference_snapshot import read_consistent_rows, read_rows
 from penstock.kernel.settings import Settings
-from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
+from penstock.kernel.table_horizons import HORIZONS, TableHorizons, read_horizon_rows
 from penstock.kernel.time_limits import retry_reads
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import AnyObject, LogEntry
 from penstock.model.references import Kind
-from penstock.stores import place_of
+from penstock.stores import get_place
 from penstock.stores.port import Row, Store, StoredObject
 
 ROWS: Final = (*KINDS, Kind.TOKEN, Kind.HORIZON)
@@ -132,7 +137,7 @@ class BackupMaker:
         target: Store,
         settings: Settings,
         *,
-        progress: CopyProgress = silent,
+        progress: CopyProgress = show_no_progress,
         leases: Leases | None = None,
         wait_s: float = WAIT_S,
         files: DataPart | None = None,
@@ -145,7 +150,7 @@ class BackupMaker:
 
     # -- making one ----------------------------------------------------------------------------------------
 
-    def make(
+    def make_backup(
         self,
         source: Kernel,
         *,
@@ -163,16 +168,16 @@ class BackupMaker:
             completed = [
                 point.id
                 for point in incomplete
-                if self._complete_left(source, point, workers, register=register)
+                if self._complete_unfinished_point(source, point, workers, register=register)
             ]
-            point = self._begin(source, source_place, register=register, data=data)
-            point = self._complete(source, point, workers, register=register, verify=verify)
-            expired = self._expire(
+            point = self._begin_point(source, source_place, register=register, data=data)
+            point = self._complete_point(source, point, workers, register=register, verify=verify)
+            expired = self._remove_points(
                 source if register else None, self._find_expired(source, rule, register=register)
             )
         return BackupResult(
             point=point,
-            target=place_of(self._target),
+            target=get_place(self._target),
             completed=tuple(completed),
             expired=tuple(point.id for point in expired),
             is_registered=register,
@@ -188,7 +193,7 @@ class BackupMaker:
         )
         return [point for point in expired if point.id not in registered_ids]
 
-    def expire(
+    def remove_points(
         self, source: Kernel | None, chosen: Callable[[list[BackupPoint]], list[BackupPoint]]
     ) -> list[str]:
         """Remove points, and what only they need; and let the lake know, if it is given.
@@ -197,19 +202,19 @@ class BackupMaker:
         """
         require_backups(self._target)
         with self._hold_lease():
-            expired = self._expire(source, chosen(read_points(self._target)))
+            expired = self._remove_points(source, chosen(read_points(self._target)))
             if self._files is not None and not expired:
                 self._files.sweep_files(self._keep_lease)
         return [point.id for point in expired]
 
-    def _begin(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
+    def _begin_point(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
         """Cut, and note the point: in the lake, so that what it counts on stays, then in the store.
 
         The store has the point's id before the lake has it: so whoever comes after a kill finds it there, and
         no lake keeps files for ever for a backup that is nowhere.
         """
         now_us = source.clock()
-        number = f"{utc(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
+        number = f"{to_utc_datetime(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
         new_point = BackupPoint(
             id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place
         )
@@ -218,7 +223,7 @@ class BackupMaker:
         described = msgspec.structs.replace(lake, backups=(), sealed=None)
         large, blobs = encode_rows(rows)
         elsewhere, more_blobs = encode_elsewhere(
-            registered_elsewhere(lake, source.objects, place_of(self._target))
+            find_backups_elsewhere(lake, source.objects, get_place(self._target))
         )
         point = BackupPoint(
             id=number,
@@ -231,7 +236,7 @@ class BackupMaker:
             data=BackupData() if data else None,
             elsewhere=elsewhere,
         )
-        self._store(blobs | more_blobs)
+        self._store_objects(blobs | more_blobs)
         return self._put_changed(new_point, point)
 
     def _cut(
@@ -244,13 +249,13 @@ class BackupMaker:
         And who has read it is younger than the erase, by whatever clock.
         """
         for _ in range(CUTS_MAX):
-            rows = [*cut(source.store, ROWS).values()]
+            rows = [*read_consistent_rows(source.store, ROWS).values()]
             horizons = {row for row in rows if row.kind == Kind.HORIZON.value}
             now_us = max([now_us, *(HORIZONS.decode_row(row).set_us + 1 for row in horizons)])
             if not register:
                 return now_us, rows, read_description(source.store)
-            lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
-            if {*horizon_rows(source.store)} == horizons:
+            lake = register_backup(source, number, get_place(self._target), now_us, rows, has_data=data)
+            if {*read_horizon_rows(source.store)} == horizons:
                 return now_us, rows, lake
             now_us = source.clock()
         raise Unavailable(
@@ -258,7 +263,7 @@ class BackupMaker:
             "afterwards"
         )
 
-    def _complete_left(
+    def _complete_unfinished_point(
         self,
         source: Kernel,
         point: BackupPoint,
@@ -269,18 +274,18 @@ class BackupMaker:
         """Complete a point that was left. If the lake has not all of it any more, it is dropped; and so it is
         if it has no rows yet, or if the lake is to keep files for it and has kept none until now.
 
-        It is dropped in the order of ``_expire``. Who is not to write to the lake keeps a point that the lake
-        knows of, for the next backup that may have the lake forget it.
+        It is dropped in the order of ``_remove_points``. Who is not to write to the lake keeps a point that
+        the lake knows of, for the next backup that may have the lake forget it.
         """
         registered_ids = {backup.id for backup in read_description(source.store).backups}
         if point.is_cut and (not register or point.id in registered_ids):
             with suppress(Damaged):
-                self._complete(source, point, workers, register=register, verify=point.is_whole)
+                self._complete_point(source, point, workers, register=register, verify=point.is_whole)
                 return True
         if not register and point.id in registered_ids:
             return False
         newest = next(candidate for candidate in read_points(self._target) if candidate.id == point.id)
-        place, ids = place_of(self._target), [point.id] if register else []
+        place, ids = get_place(self._target), [point.id] if register else []
         if newest.data is None:
             unregister_backups(source, ids, place)
         self._replace_point(newest, None)
@@ -290,7 +295,7 @@ class BackupMaker:
             unregister_backups(source, ids, place)
         return False
 
-    def _complete(
+    def _complete_point(
         self,
         source: Kernel,
         point: BackupPoint,
@@ -305,14 +310,14 @@ class BackupMaker:
         else:
             point = self._copy_new(source, point, counted_on)
         if verify or point.is_whole:
-            self._check(source, point, verify=verify)
+            self._verify_copy(source, point, verify=verify)
         if point.data is not None:
             point = self._copy_files(point, verify=verify)
         complete = msgspec.structs.replace(point, token=b"", is_complete=True)
         present_ids = {point.id for point in read_points(self._target)}
         if missing_ids := [point.id for point in counted_on if point.id not in present_ids]:
             raise Damaged(
-                f"another process removed the backup {missing_ids[0]} from {place_of(self._target)} while "
+                f"another process removed the backup {missing_ids[0]} from {get_place(self._target)} while "
                 "this one ran"
             )
         self._replace_point(point, complete)
@@ -320,7 +325,7 @@ class BackupMaker:
             complete_registration(source, complete)
         return complete
 
-    def _check(self, source: Kernel, point: BackupPoint, *, verify: bool) -> None:
+    def _verify_copy(self, source: Kernel, point: BackupPoint, *, verify: bool) -> None:
         """Read back what was copied; to ``verify`` it is all that ``fsck`` does.
 
         Objects with wrong bytes are removed: a store keeps what it has of an id, so that they would be there
@@ -340,7 +345,7 @@ class BackupMaker:
                 point, msgspec.structs.replace(point, token=b"", is_whole=True, objects=0, size_bytes=0)
             )
             raise Damaged(
-                f"the backup at {place_of(self._target)} is damaged: {len(damages)} problems, the first: "
+                f"the backup at {get_place(self._target)} is damaged: {len(damages)} problems, the first: "
                 f"{damages[0]}\n  If 'penstock fsck' finds nothing wrong with the lake, run the same command "
                 "again."
             )
@@ -348,7 +353,9 @@ class BackupMaker:
     def _remove_wrong(self, damaged: Collection[str]) -> None:
         """Remove from the target those of some objects that are there with other bytes than were written."""
         wrong = {
-            object_id for name in damaged if (object_id := _object_named(name)) and self._is_wrong(object_id)
+            object_id
+            for name in damaged
+            if (object_id := _parse_object_id(name)) and self._is_wrong(object_id)
         }
         if wrong:
             self._delete_all_but(lambda stored_object: stored_object.id not in wrong)
@@ -365,14 +372,14 @@ class BackupMaker:
         """Copy the files of tables that are not there. The list of them is noted first."""
         assert self._files is not None
         assert point.data is not None
-        before, listed = point.data, self._files.list_files(point, self._store)
+        before, listed = point.data, self._files.list_files(point, self._store_objects)
         listed = msgspec.structs.replace(listed, new_files=before.new_files, new_bytes=before.new_bytes)
         point = self._put_changed(point, msgspec.structs.replace(point, data=listed))
-        copied = self._files.copy_files(point, self._store, self._keep_lease)
+        copied = self._files.copy_files(point, self._store_objects, self._keep_lease)
         point = self._put_changed(point, msgspec.structs.replace(point, data=copied))
-        if verify and (missing := [*islice(self._files.missing_files(point), MISSING_MAX)]):
+        if verify and (missing := [*islice(self._files.find_missing_files(point), MISSING_MAX)]):
             raise Damaged(
-                f"the backup at {place_of(self._target)} lacks table files that were copied to it:\n  "
+                f"the backup at {get_place(self._target)} lacks table files that were copied to it:\n  "
                 + "\n  ".join(missing)
                 + "\n  Run the same command again; if the files are missing again, find out what removes "
                 "them there."
@@ -398,17 +405,19 @@ class BackupMaker:
 
     def _copy_new(self, source: Kernel, point: BackupPoint, counted_on: list[BackupPoint]) -> BackupPoint:
         """What no complete point has. It costs what changed."""
-        rows, lake = rows_of(self._target, point), description_of(point)
-        known_rows = [row for point in counted_on for row in rows_of(self._target, point)]
-        sender = _Sender(self._store, self._progress)
-        new = NewObjects(source, sender.send)
-        expired = expired_commits(lake, source.objects)
-        new.take_all(blobs_of(lake))
-        for commit_id, is_first in new_commits(source, heads_of(rows), heads_of(known_rows), expired):
+        rows, lake = read_rows_of_lake(self._target, point), read_lake_description(point)
+        known_rows = [row for point in counted_on for row in read_rows_of_lake(self._target, point)]
+        sender = _ObjectSender(self._store_objects, self._progress)
+        new = NewObjects(source, sender.send_objects)
+        expired = read_expired_commits(lake, source.objects)
+        new.take_all(list_blobs_of_lake(lake))
+        for commit_id, is_first in list_new_commits(
+            source, list_heads(rows), list_heads(known_rows), expired
+        ):
             new.take_commit(commit_id, is_first=is_first)
-        for block in new_log_entries(source, rows, known_rows):
-            sender.send(block)
-            sender.send(receipts_of_entries(source, block))
+        for block in list_new_log_entries(source, rows, known_rows):
+            sender.send_objects(block)
+            sender.send_objects(read_receipts(source, block))
         sender.flush()
         return self._put_changed(
             point, msgspec.structs.replace(point, objects=sender.objects, size_bytes=sender.size_bytes)
@@ -416,7 +425,7 @@ class BackupMaker:
 
     # -- removing points -----------------------------------------------------------------------------------
 
-    def _expire(self, source: Kernel | None, going: Sequence[BackupPoint]) -> list[BackupPoint]:
+    def _remove_points(self, source: Kernel | None, going: Sequence[BackupPoint]) -> list[BackupPoint]:
         """Remove points, then the objects that no other one leads to. Killed, the next removal goes on.
 
         The lake, if it is given, forgets them: those that it keeps files for before they are removed, so that
@@ -425,12 +434,12 @@ class BackupMaker:
         """
         if not going:
             return []
-        place = place_of(self._target)
+        place = get_place(self._target)
         if source is not None:
             unregister_backups(source, [point.id for point in going if point.data is None], place)
         for point in going:
             self._replace_point(point, None)
-        heir = self._sweep(min(point.created_us for point in going))
+        heir = self._sweep_objects(min(point.created_us for point in going))
         if heir is not None and source is not None:
             complete_registration(source, heir)
         if self._files is not None:
@@ -439,7 +448,7 @@ class BackupMaker:
             unregister_backups(source, [point.id for point in going if point.data is not None], place)
         return [*going]
 
-    def _sweep(self, removed_us: int) -> BackupPoint | None:
+    def _sweep_objects(self, removed_us: int) -> BackupPoint | None:
         """Delete the objects that no point leads to.
 
         The first point after the removed ones has what it still needs of them from now on, beside what it
@@ -448,8 +457,11 @@ class BackupMaker:
         points = read_points(self._target)
         heir = next((point for point in points if point.is_complete and point.created_us >= removed_us), None)
         earlier = points[: points.index(heir)] if heir is not None else points
-        earlier_ids, marked = reachable_from(self._target, earlier), reachable_from(self._target, points)
-        heir_ids = set() if heir is None else reachable_from(self._target, [heir]) - earlier_ids
+        earlier_ids, marked = (
+            find_reachable_objects(self._target, earlier),
+            find_reachable_objects(self._target, points),
+        )
+        heir_ids = set() if heir is None else find_reachable_objects(self._target, [heir]) - earlier_ids
         sizes: list[int] = []
 
         def is_kept(stored_object: StoredObject) -> bool:
@@ -482,17 +494,17 @@ class BackupMaker:
     def _hold_lease(self) -> Iterator[None]:
         """Hold the lease on the store of backups; ``Unavailable`` if another process keeps it."""
         ends_s = time.monotonic() + self._wait_s
-        while (lease := self._leases.take(LEASE)) is None:
+        while (lease := self._leases.take_lease(LEASE)) is None:
             if time.monotonic() > ends_s:
                 raise Unavailable(
-                    f"another process is writing to the backup at {place_of(self._target)}; wait until it "
+                    f"another process is writing to the backup at {get_place(self._target)}; wait until it "
                     "has finished"
                 )
             self._progress("waiting for another backup", 0, 0)
             time.sleep(min(POLL_S, max(self._leases.good_s / 10, 0.001)))
         self._lease = lease
         ended = Event()
-        heart = Thread(target=self._renew, args=(ended,), name="penstock backup lease", daemon=True)
+        heart = Thread(target=self._renew_lease, args=(ended,), name="penstock backup lease", daemon=True)
         heart.start()
         try:
             yield
@@ -502,23 +514,23 @@ class BackupMaker:
             self._lease = None
             lease.release()
 
-    def _renew(self, ended: Event) -> None:
+    def _renew_lease(self, ended: Event) -> None:
         """Keep the lease while something takes long, such as a check."""
         while not ended.wait(self._leases.good_s / 10):
             with self._lock, suppress(PenstockError):  # whoever writes next finds out, and says so
-                if self._lease is None or not self._lease.keep():
+                if self._lease is None or not self._lease.renew_if_due():
                     return
 
     def _keep_lease(self) -> None:
         with self._lock:
-            is_kept = self._lease is not None and self._lease.keep()
+            is_kept = self._lease is not None and self._lease.renew_if_due()
         if not is_kept:
             raise Unavailable(
-                f"another process took over the backup at {place_of(self._target)} because this one was "
+                f"another process took over the backup at {get_place(self._target)} because this one was "
                 "delayed for too long. Run the same command again."
             )
 
-    def _store(self, objects: dict[ObjectId, bytes]) -> None:
+    def _store_objects(self, objects: dict[ObjectId, bytes]) -> None:
         if objects:
             self._keep_lease()
             retry_reads(self._settings, partial(self._target.store, objects))
@@ -531,14 +543,14 @@ class BackupMaker:
         """Replace the row of a point. What another process wrote there is left alone."""
         point = after or before
         assert point is not None
-        old = None if before is None else point_row(before)
-        new = None if after is None else point_row(after)
+        old = None if before is None else encode_point_row(before)
+        new = None if after is None else encode_point_row(after)
         self._keep_lease()
 
         def decide(row: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
             if row != old:
                 raise Unavailable(
-                    f"another process is writing to the backup at {place_of(self._target)}; wait until it "
+                    f"another process is writing to the backup at {get_place(self._target)}; wait until it "
                     "has finished"
                 )
             return KeepRow(None) if old == new else RowSwap(new, None)
@@ -546,10 +558,10 @@ class BackupMaker:
         subject = RowSubject(
             f"the backup {point.id}", "Run the same command again: it completes what is there."
         )
-        swap_row(self._target, self._settings, point_row(point).name, subject, decide)
+        swap_row(self._target, self._settings, encode_point_row(point).name, subject, decide)
 
 
-class _Sender:
+class _ObjectSender:
     """Collects objects, and stores them when there are enough for one request."""
 
     def __init__(self, store: Callable[[dict[ObjectId, bytes]], None], progress: CopyProgress) -> None:
@@ -557,7 +569,7 @@ class _Sender:
         self._waiting: dict[ObjectId, bytes] = {}
         self._waiting_bytes = self.objects = self.size_bytes = 0
 
-    def send(self, objects: dict[ObjectId, bytes]) -> None:
+    def send_objects(self, objects: dict[ObjectId, bytes]) -> None:
         for object_id, data in objects.items():
             self._waiting[object_id] = data
             self._waiting_bytes += len(data)
@@ -572,7 +584,7 @@ class _Sender:
         self._waiting, self._waiting_bytes = {}, 0
 
 
-def _object_named(name: str) -> ObjectId | None:
+def _parse_object_id(name: str) -> ObjectId | None:
     """The object that a damage is of; ``None`` if that is something else, such as a row."""
     try:
         return ObjectId(bytes.fromhex(name))
@@ -580,12 +592,12 @@ def _object_named(name: str) -> ObjectId | None:
         return None
 
 
-def verify_kernel(view: Kernel, progress: CopyProgress = silent) -> CheckResult:
+def verify_kernel(view: Kernel, progress: CopyProgress = show_no_progress) -> CheckResult:
     """Prove a point that was restored in memory: everything that its rows lead to is read and checked."""
     return fsck(view, lambda _, count: progress("checking objects", count, 0))
 
 
-def read_back(view: Kernel, progress: CopyProgress = silent) -> list[Damage]:
+def read_back(view: Kernel, progress: CopyProgress = show_no_progress) -> list[Damage]:
     """What is wrong with a point whose objects were just copied, each compared with its id on the way.
 
     Everything that its rows lead to is read from the target, compared with its id, decoded and followed. What
@@ -609,16 +621,18 @@ def read_back(view: Kernel, progress: CopyProgress = silent) -> list[Damage]:
         return objects
 
     lake = read_description(view.store)
-    horizons = TableHorizons.read(view.store, view.formats)
-    reach = ReachableObjects(fetch, expired_commits(lake, view.objects), horizons.objects_of, reads_all=False)
-    reach.blobs(blobs_of(lake), "by the lake's description")
+    horizons = TableHorizons.read_horizons(view.store, view.formats)
+    reach = ReachableObjects(
+        fetch, read_expired_commits(lake, view.objects), horizons.list_retained_objects, reads_all=False
+    )
+    reach.mark_blobs(list_blobs_of_lake(lake), "by the lake's description")
     rows = [row for kind in KINDS for row in read_rows(view.store, [kind]).values()]
-    reach.log(decode_reference_row(row).log for row in rows)
-    reach.commits(heads_of(rows), HistoryHorizon())
+    reach.mark_log_entries(decode_reference_row(row).log for row in rows)
+    reach.mark_commits(list_heads(rows), HistoryHorizon())
     return [Damage(object_id.hex(), what) for object_id, what in (reach.damaged | damages).items()]
 
 
-def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectId]:
+def find_reachable_objects(store: Store, points: Collection[BackupPoint]) -> set[ObjectId]:
     """Everything that points need. What is missing leads nowhere: it was erased, or is damaged already.
 
     Points that have the same history behind them are walked together, so that what they share is read once.
@@ -630,7 +644,7 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
         objects = {object_id: check_object(object_id, data) for object_id, data in reader.fetch(ids).items()}
         for entry in objects.values():
             if isinstance(entry, LogEntry):
-                receipts.update(receipt_ids(entry))
+                receipts.update(list_receipt_ids(entry))
         return objects
 
     marked: set[ObjectId] = set()
@@ -638,17 +652,20 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
     for point in points:
         if not point.is_cut:
             continue
-        by_horizon.setdefault(description_of(point).horizon, []).append(point)
+        by_horizon.setdefault(read_lake_description(point).horizon, []).append(point)
     for some in by_horizon.values():
-        lake = description_of(some[0])
-        reach = ReachableObjects(fetch, expired_commits(lake, Objects(store)))
+        lake = read_lake_description(some[0])
+        reach = ReachableObjects(fetch, read_expired_commits(lake, Objects(store)))
         heads: set[ObjectId] = set()
         for point in some:
-            reach.blobs((*parts_of((point.rows, point.elsewhere)), *data_blobs(store, point)), "by the point")
-            reach.blobs(blobs_of(description_of(point)), "by the lake's description")
-            rows = [row for row in rows_of(store, point) if row.kind in KINDS]
-            reach.log(decode_reference_row(row).log for row in rows)
-            heads.update(heads_of(rows))
-        reach.commits(heads, HistoryHorizon())
+            reach.mark_blobs(
+                (*list_blobs_of_values((point.rows, point.elsewhere)), *list_data_blobs(store, point)),
+                "by the point",
+            )
+            reach.mark_blobs(list_blobs_of_lake(read_lake_description(point)), "by the lake's description")
+            rows = [row for row in read_rows_of_lake(store, point) if row.kind in KINDS]
+            reach.mark_log_entries(decode_reference_row(row).log for row in rows)
+            heads.update(list_heads(rows))
+        reach.mark_commits(heads, HistoryHorizon())
         marked |= reach.seen
     return marked | receipts

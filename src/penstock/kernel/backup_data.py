@@ -13,8 +13,8 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.kernel.objects import Objects, parts_of, split_blobs
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.kernel.objects import Objects, list_blobs_of_values, split_blobs
+from penstock.model.encoding import ObjectId, encode, make_decoder
 from penstock.model.objects import Large
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class BackupData(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What was wrong with tables already when the backup was made: some of it."""
 
 
-_decode_files = decoder(list[BackupFile]).decode
-_decode_folders = decoder(list[BackupFolder]).decode
+_decode_files = make_decoder(list[BackupFile]).decode
+_decode_folders = make_decoder(list[BackupFolder]).decode
 
 
 def list_segments(files: Iterable[BackupFile]) -> Iterator[list[BackupFile]]:
@@ -116,29 +116,29 @@ def encode_folders(folders: Collection[BackupFolder]) -> tuple[Large, dict[Objec
     )  # lists of one stay in order
 
 
-def folders_of(store: Store, point: BackupPoint) -> list[BackupFolder]:
+def read_backup_folders(store: Store, point: BackupPoint) -> list[BackupFolder]:
     """The folders whose files a point has, or is to have; none if it has no data."""
     if point.data is None or point.data.folders is None:
         return []
-    folders: list[BackupFolder] = _decode_folders(Objects(store).read(point.data.folders))
+    folders: list[BackupFolder] = _decode_folders(Objects(store).read_value(point.data.folders))
     return folders
 
 
-def files_of(store: Store, folder: BackupFolder) -> list[BackupFile]:
+def read_folder_files(store: Store, folder: BackupFolder) -> list[BackupFile]:
     return read_files(store, folder.files)
 
 
 def read_files(store: Store, listed: Large) -> list[BackupFile]:
     """The files of a list."""
-    files: list[BackupFile] = _decode_files(Objects(store).read(listed))
+    files: list[BackupFile] = _decode_files(Objects(store).read_value(listed))
     return files
 
 
-def data_blobs(store: Store, point: BackupPoint) -> Iterator[ObjectId]:
+def list_data_blobs(store: Store, point: BackupPoint) -> Iterator[ObjectId]:
     """The blobs that the lists of a point are made of."""
     if point.data is not None:
-        yield from parts_of((point.data.folders,))
-        yield from parts_of(folder.files for folder in folders_of(store, point))
+        yield from list_blobs_of_values((point.data.folders,))
+        yield from list_blobs_of_values(folder.files for folder in read_backup_folders(store, point))
 
 
 class DataPart(Protocol):
@@ -155,7 +155,7 @@ class DataPart(Protocol):
         ``Damaged`` if one is gone that the point needs.
         """
 
-    def missing_files(self, point: BackupPoint) -> Iterator[str]:
+    def find_missing_files(self, point: BackupPoint) -> Iterator[str]:
         """Which files of a point are not there, or have another size."""
 
     def sweep_files(self, keep_alone: Callable[[], None]) -> None:

@@ -24,12 +24,12 @@ from penstock.kernel.description import (
     write_description,
 )
 from penstock.kernel.objects import Objects, split_blobs
-from penstock.kernel.records import rows_of_kind
+from penstock.kernel.records import list_rows_of_kind
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, make_decoder
 from penstock.model.objects import Large
 from penstock.model.references import Kind
-from penstock.stores import place_of
+from penstock.stores import get_place
 from penstock.stores.port import Row, Store
 from penstock.stores.read_only import ReadOnlyStore
 
@@ -85,10 +85,10 @@ class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-_decode_point = decoder(BackupPoint).decode
-_decode_rows = decoder(list[_StoredRow]).decode
-_decode_description = decoder(LakeDescription).decode
-_decode_elsewhere = decoder(list[BackupElsewhere]).decode
+_decode_point = make_decoder(BackupPoint).decode
+_decode_rows = make_decoder(list[_StoredRow]).decode
+_decode_description = make_decoder(LakeDescription).decode
+_decode_elsewhere = make_decoder(list[BackupElsewhere]).decode
 
 
 def encode_rows(rows: Collection[Row]) -> tuple[Large, dict[ObjectId, bytes]]:
@@ -96,13 +96,13 @@ def encode_rows(rows: Collection[Row]) -> tuple[Large, dict[ObjectId, bytes]]:
     return split_blobs(encode([_StoredRow(*row) for row in sorted(rows)]))
 
 
-def point_row(point: BackupPoint) -> Row:
+def encode_point_row(point: BackupPoint) -> Row:
     return Row(PREFIX + point.id, Kind.BACKUP.value, encode(point))
 
 
 def read_points(store: Store) -> list[BackupPoint]:
     """All points of a store, the oldest first; also one that is not complete."""
-    rows = rows_of_kind(store, Kind.BACKUP)
+    rows = list_rows_of_kind(store, Kind.BACKUP)
     return sorted((_decode_point_row(row) for row in rows), key=lambda point: (point.created_us, point.id))
 
 
@@ -114,9 +114,9 @@ def _decode_point_row(row: Row) -> BackupPoint:
     return point
 
 
-def rows_of(store: Store, point: BackupPoint) -> list[Row]:
+def read_rows_of_lake(store: Store, point: BackupPoint) -> list[Row]:
     """All rows of the lake at a point but its own."""
-    return [Row(row.name, row.kind, row.data) for row in _decode_rows(Objects(store).read(point.rows))]
+    return [Row(row.name, row.kind, row.data) for row in _decode_rows(Objects(store).read_value(point.rows))]
 
 
 def encode_elsewhere(backups: Collection[BackupElsewhere]) -> tuple[Large, dict[ObjectId, bytes]]:
@@ -124,15 +124,15 @@ def encode_elsewhere(backups: Collection[BackupElsewhere]) -> tuple[Large, dict[
     return split_blobs(encode([*backups])) if backups else (NO_ROWS, {})
 
 
-def backups_elsewhere(store: Store, point: BackupPoint) -> list[BackupElsewhere]:
+def read_backups_elsewhere(store: Store, point: BackupPoint) -> list[BackupElsewhere]:
     """The backups at other places that the lake had registered at a point; none where it does not say."""
     if point.elsewhere == NO_ROWS:
         return []
-    backups: list[BackupElsewhere] = _decode_elsewhere(Objects(store).read(point.elsewhere))
+    backups: list[BackupElsewhere] = _decode_elsewhere(Objects(store).read_value(point.elsewhere))
     return backups
 
 
-def description_of(point: BackupPoint) -> LakeDescription:
+def read_lake_description(point: BackupPoint) -> LakeDescription:
     """What the lake said of itself at a point."""
     description: LakeDescription = _decode_description(point.description)
     return description
@@ -142,9 +142,9 @@ def require_backups(store: Store) -> LakeDescription:
     """What a store of backups says of itself; ``InvalidRequest`` if it holds a lake, or nothing."""
     description = find_description(store)
     if description is None:
-        raise LakeNotFound(f"there is no backup at {place_of(store)}", url=store.url)
+        raise LakeNotFound(f"there is no backup at {get_place(store)}", url=store.url)
     if not description.is_backup:
-        raise InvalidRequest(f"{place_of(store)} is a lake, not a location of backups", url=store.url)
+        raise InvalidRequest(f"{get_place(store)} is a lake, not a location of backups", url=store.url)
     return description
 
 
@@ -160,7 +160,7 @@ def make_room(store: Store, lake: LakeDescription) -> None:
         description = find_description(store)  # another backup may have begun there since
         if description is None:
             raise InvalidRequest(
-                f"{place_of(store)} is not empty and holds no backup; choose an empty location"
+                f"{get_place(store)} is not empty and holds no backup; choose an empty location"
             )
     if description is None:
         new_description = LakeDescription(
@@ -178,11 +178,11 @@ def make_room(store: Store, lake: LakeDescription) -> None:
             return
     if description is None or not description.is_backup:
         raise LakeExists(
-            f"there is a lake at {place_of(store)}; choose a location for backups only", url=store.url
+            f"there is a lake at {get_place(store)}; choose a location for backups only", url=store.url
         )
     if description.id != lake.id:
         raise InvalidRequest(
-            f"{place_of(store)} holds backups of another lake, {description.id}; choose another location"
+            f"{get_place(store)} holds backups of another lake, {description.id}; choose another location"
         )
 
 
@@ -192,7 +192,7 @@ class PointStore(ReadOnlyStore):
     def __init__(self, store: Store, point: BackupPoint) -> None:
         super().__init__(store)
         description = Row(ROW_NAME, Kind.LAKE.value, point.description)
-        self._rows = {row.name: row for row in (description, *rows_of(store, point))}
+        self._rows = {row.name: row for row in (description, *read_rows_of_lake(store, point))}
 
     def require_writable(self) -> None:
         raise Denied(f"the backup at {self.url} is read-only. Nothing was changed.", url=self.url)
@@ -209,7 +209,7 @@ class PointStore(ReadOnlyStore):
 def with_moved_roots(point: BackupPoint, moved: Iterable[tuple[str, str]]) -> BackupPoint:
     """A point of the lake with files below some old roots at new ones; ``InvalidRequest`` if that cannot
     be."""
-    lake = description_of(point)
+    lake = read_lake_description(point)
     for old, new in moved:
         lake = with_moved_root(lake, old, new)
     return msgspec.structs.replace(point, description=encode(lake))
@@ -220,7 +220,7 @@ def count_references(rows: Collection[Row]) -> int:
     return sum(row.kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED) for row in rows)
 
 
-def heads_of(rows: Collection[Row]) -> list[ObjectId]:
+def list_heads(rows: Collection[Row]) -> list[ObjectId]:
     """The commits that branches and tags are at."""
     kinds = (Kind.BRANCH.value, Kind.TAG.value)
     heads = {decode_reference_row(row).head for row in rows if row.kind in kinds}

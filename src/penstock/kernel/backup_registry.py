@@ -10,18 +10,18 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from penstock.kernel.backup_points import BackupElsewhere, BackupPoint, count_references, heads_of
+from penstock.kernel.backup_points import BackupElsewhere, BackupPoint, count_references, list_heads
 from penstock.kernel.description import (
     BACKUPS_VERSION,
     LakeDescription,
     RegisteredBackup,
     change_description,
-    with_room,
+    check_description_size,
 )
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import Objects, split_blobs
 from penstock.kernel.records import ReplaceRow
-from penstock.kernel.sweep import heads_of_backup
+from penstock.kernel.sweep import list_heads_of_backup
 from penstock.stores.port import Row
 
 
@@ -29,7 +29,7 @@ def register_backup(
     kernel: Kernel, number: str, target: str, now_us: int, rows: Collection[Row], *, has_data: bool = False
 ) -> LakeDescription:
     """Note a backup with the lake, which keeps from now on what it counts on; returns the description."""
-    heads, blobs = split_blobs(b"".join(heads_of(rows)))
+    heads, blobs = split_blobs(b"".join(list_heads(rows)))
     new = RegisteredBackup(
         id=number,
         target=target,
@@ -43,15 +43,15 @@ def register_backup(
         backups = (*(backup for backup in lake.backups if backup.id != number), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
-        return ReplaceRow(with_room(lake, changed), blobs)
+        return ReplaceRow(check_description_size(lake, changed), blobs)
 
     return change_description(kernel.store, kernel.settings, change)
 
 
-def registered_elsewhere(lake: LakeDescription, objects: Objects, target: str) -> list[BackupElsewhere]:
+def find_backups_elsewhere(lake: LakeDescription, objects: Objects, target: str) -> list[BackupElsewhere]:
     """The complete backups that a lake has registered at other places than one."""
     return [
-        BackupElsewhere(backup, tuple(sorted(heads_of_backup(backup, objects))))
+        BackupElsewhere(backup, tuple(sorted(list_heads_of_backup(backup, objects))))
         for backup in lake.backups
         if backup.is_complete and backup.target != target
     ]
@@ -71,7 +71,7 @@ def take_over_registration(kernel: Kernel, former: BackupElsewhere) -> bool:
         backups = (*(backup for backup in lake.backups if backup.id != new.id), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
-        return ReplaceRow(with_room(lake, changed), blobs)
+        return ReplaceRow(check_description_size(lake, changed), blobs)
 
     change_description(kernel.store, kernel.settings, change)
     return True

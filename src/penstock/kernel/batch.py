@@ -27,17 +27,17 @@ from penstock.kernel.chain import CommitChain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reference_rows import (
+    decode_live_reference,
     decode_reference_row,
+    encode_reference_row,
     not_found_error,
-    reference_in,
     require_writable,
-    row_of,
 )
-from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
+from penstock.kernel.reflog import RECEIPT_WINDOW_US, encode_receipt, make_key_reused_error, make_receipt_id
 from penstock.kernel.request import GeneratedKey, NextBatch, Request
-from penstock.kernel.time_limits import WriteRetries, reason_of
+from penstock.kernel.time_limits import WriteRetries, describe_reason
 from penstock.metrics.table import SWAPS_LOST, TRIES
-from penstock.model.commits import given_key
+from penstock.model.commits import remove_key_owner
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event as LogEvent
@@ -87,7 +87,7 @@ class Ticket:
         self._asleep = Lock()
         self._asleep.acquire()
 
-    def meet(self, incarnation: bytes) -> None:
+    def drop_stale_receipts(self, incarnation: bytes) -> None:
         """Forget receipts that were written for a branch which has been created anew since."""
         if incarnation != self._incarnation:
             self._incarnation, self.receipt_number, self.receipt_is_ours = incarnation, 0, False
@@ -101,7 +101,7 @@ class Ticket:
         """Until it is answered, or its thread is to lead."""
         self._asleep.acquire()
 
-    def wake(self) -> None:
+    def wake_waiter(self) -> None:
         with suppress(RuntimeError):  # nobody sleeps on it: its thread was interrupted
             self._asleep.release()
 
@@ -151,14 +151,14 @@ class Batch:
         lost: str | Unavailable | OutcomeUnknown | None
         while self._open:
             try:
-                lost = self._attempt()
+                lost = self._try_once()
                 if lost is None:
                     if self._flight is None:
                         continue
                     if self._flight.has_landed:
                         return  # others lead since it was written
             except EarlierBatchFailed:
-                self._queue.forget()
+                self._queue.forget_chain()
                 if self._queue.give_way():
                     return
                 continue
@@ -168,20 +168,20 @@ class Batch:
                 self._give_up(problem)
                 return
             except BaseException:
-                self._queue.forget()
+                self._queue.forget_chain()
                 raise
             if self._flight is not None:
-                self._queue.requeue(self._flight)
+                self._queue.requeue_batch(self._flight)
                 self._flight = None
-            self._queue.forget()
+            self._queue.forget_chain()
             try:
                 if lost is not None:
-                    tries.again(lost)
+                    tries.wait_for_next_try(lost)
             except (TryAgainError, OutcomeUnknown) as exhausted:
                 self._give_up(exhausted)
 
     def _give_up(self, problem: PenstockError) -> None:
-        self._queue.forget()
+        self._queue.forget_chain()
         for ticket in self._open:
             ticket.error = (
                 self._describe_unknown_outcome(ticket, problem) if ticket.may_have_landed else copy(problem)
@@ -189,22 +189,22 @@ class Batch:
         self._open = []
 
     def _describe_unknown_outcome(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
-        key = given_key(ticket.request.key)
+        key = remove_key_owner(ticket.request.key)
         where = f"'{self._queue.name}' in {self._store.url}"
         return OutcomeUnknown(
-            f"it is not known whether request {key} was applied to {where}: {reason_of(problem)}\n  "
+            f"it is not known whether request {key} was applied to {where}: {describe_reason(problem)}\n  "
             f"Repeating the request with idempotency key {key} is safe and returns the outcome.",
             key=key,
             name=self._queue.name,
         )
 
-    def _attempt(self) -> str | None:
+    def _try_once(self) -> str | None:
         """One try at moving the branch; says why if it was lost, else it answered at least one request."""
         queue = self._queue
         queue.meter.count(TRIES, branch=queue.label)
-        self._before, remembered = queue.ahead, queue.remembered
+        self._before, remembered = queue.batch_ahead, queue.remembered
         if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
-            self._wait_for_the_one_before()
+            self._wait_for_earlier_batch()
         with self._store.turn(queue.name, remembered) as turn:
             reference = _find_branch_of_row(turn.row)
             if turn.row is None or reference is None:
@@ -213,15 +213,15 @@ class Batch:
             is_certain = turn.is_certain
             self._answers = []
             if self._may_write(reference, is_certain):
-                chain = queue.chain_at(turn.row, reference)
-                self._apply(chain, reference)
+                chain = queue.load_chain(turn.row, reference)
+                self._apply_requests(chain, reference)
                 if self._accepted:
-                    return self._advance(turn, chain, reference)
+                    return self._store_and_swap(turn, chain, reference)
         if not is_certain:
-            self._wait_for_the_one_before()
-            queue.forget()  # a refusal must not rest on a row that is only remembered
+            self._wait_for_earlier_batch()
+            queue.forget_chain()  # a refusal must not rest on a row that is only remembered
             if self._is_decided:
-                return self._attempt()
+                return self._try_once()
         self._answer_requests()
         return None
 
@@ -236,7 +236,7 @@ class Batch:
             return False
         return True
 
-    def _wait_for_the_one_before(self) -> None:
+    def _wait_for_earlier_batch(self) -> None:
         """Until the batch that this one goes by has landed; ``EarlierBatchFailed`` if it has not."""
         before, self._before = self._before, None
         if before is not None:
@@ -254,7 +254,7 @@ class Batch:
             since = ticket.in_doubt_from
             if since is None or since >= reference.position:
                 continue
-            located_entry = self._log.find(reference, ticket.request.key, since)
+            located_entry = self._log.find_request(reference, ticket.request.key, since)
             if located_entry is not None:
                 self._answer_from_log(ticket, located_entry[1], repeated=not ticket.was_sent)
             if reference.position > ticket.tried_at:
@@ -262,7 +262,7 @@ class Batch:
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
-    def _apply(self, chain: CommitChain, reference: Reference) -> None:
+    def _apply_requests(self, chain: CommitChain, reference: Reference) -> None:
         """Apply the requests one after the other; each is accepted or refused on its own.
 
         Nobody is answered yet: a refusal may rest on a request before it that has not landed.
@@ -276,16 +276,18 @@ class Batch:
             request = ticket.request
             if not request.key_is_given and not request.key:
                 request.key = str(
-                    GeneratedKey.of(self._settled_position(reference), self._queue.clock(), request.digest)
+                    GeneratedKey.generate(
+                        self._find_search_start(reference), self._queue.clock(), request.digest
+                    )
                 )
             first = keys.setdefault(request.key, ticket)
             if first is not ticket:
                 if first.request.digest != request.digest:
-                    self._answers.append((ticket, key_reused(request.key)))
+                    self._answers.append((ticket, make_key_reused_error(request.key)))
                 continue  # the same request twice: once the first has landed, the second finds it
             try:
                 request.check_reference(reference, chain)
-                drafts = request.drafts(chain, reference)
+                drafts = request.make_drafts(chain, reference)
             except NextBatch:
                 continue
             except Unavailable:
@@ -300,10 +302,10 @@ class Batch:
                 self._answers.append((ticket, RequestOutcome((), reference.head)))
                 continue
             for draft in drafts:
-                chain.add(draft)
+                chain.add_draft(draft)
             self._accepted.append((ticket, len(drafts)))
 
-    def _seal(self, chain: CommitChain, reference: Reference) -> _SealedBatch:
+    def _seal_commits(self, chain: CommitChain, reference: Reference) -> _SealedBatch:
         """The commits of what was accepted, with the entry of the log that names them."""
         now_us = self._queue.clock()
         sealed = iter(chain.build_commits(now_us))
@@ -317,7 +319,7 @@ class Batch:
                 (ticket, RequestOutcome(tuple(commit_id for commit_id, _ in commits), head, newest=newest))
             )
         kinds = {change.kind for change in landed}
-        entry_id, data, entry = self._log.entry(
+        entry_id, data, entry = self._log.make_entry(
             reference,
             LogEvent(kinds.pop()) if len(kinds) == 1 else LogEvent.COMMIT,
             name=reference.name,
@@ -327,25 +329,25 @@ class Batch:
             who=landed[0].author,
             landed=tuple(landed),
         )
-        row = row_of(
+        row = encode_reference_row(
             msgspec.structs.replace(reference, head=chain.tip, log=entry_id, position=entry.position)
         )
         return _SealedBatch(entry_id, data, entry, row, outcomes)
 
-    def _advance(self, turn: Turn, chain: CommitChain, reference: Reference) -> str | None:
+    def _store_and_swap(self, turn: Turn, chain: CommitChain, reference: Reference) -> str | None:
         """Store what was accepted and swap the branch."""
-        batch = self._seal(chain, reference)
+        batch = self._seal_commits(chain, reference)
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
-        position = self._settled_position(reference)
+        position = self._find_search_start(reference)
         receipts = self._make_receipts(reference, position, batch.entry.time_us)
 
         def keep() -> None:
-            self._queue.objects.remember(batch.entry_id, batch.entry, len(batch.entry_bytes))
-            self._queue.keep(batch.row, chain)
+            self._queue.objects.cache_decoded(batch.entry_id, batch.entry, len(batch.entry_bytes))
+            self._queue.keep_chain(batch.row, chain)
 
         def after_write() -> None:
             """All that can be is written: the next batch can be while this one is swapped."""
-            self._wait_for_the_one_before()
+            self._wait_for_earlier_batch()
             self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
             self._flight = BatchInFlight(self._leader, self._open, reference.position)
             keep()
@@ -367,7 +369,7 @@ class Batch:
         except OutcomeUnknown:
             raise
         except (PenstockError, EarlierBatchFailed):
-            _restore(doubts)
+            _restore_doubts(doubts)
             raise
         if advanced.swapped:
             if self._flight is None:
@@ -375,20 +377,20 @@ class Batch:
             else:
                 self._flight.has_landed = True
                 self._flight.is_over.set()
-            self._answers = [(ticket, _with_head(answer, tip)) for ticket, answer in self._answers]
+            self._answers = [(ticket, _attach_head(answer, tip)) for ticket, answer in self._answers]
             self._answers += batch.outcomes
             self._answer_requests()
             return None
-        _restore(doubts)
+        _restore_doubts(doubts)
         if self._flight is None:
-            self._wait_for_the_one_before()
-            self._queue.forget()
+            self._wait_for_earlier_batch()
+            self._queue.forget_chain()
         if not advanced.present:
             self._queue.meter.count(SWAPS_LOST, branch=self._queue.label)
         self._look_at_receipts(reference, receipts.keys(), advanced.present)
         return None if advanced.present else f"another process moved '{reference.name}'"
 
-    def _settled_position(self, reference: Reference) -> int:
+    def _find_search_start(self, reference: Reference) -> int:
         """From where in the log to look for these requests: not from what another batch is still to add."""
         return self._before.position if self._before is not None else reference.position
 
@@ -398,15 +400,15 @@ class Batch:
         A key that Penstock makes needs none: it tells itself from where in the log to look.
         """
         for ticket, _ in self._accepted:
-            ticket.meet(reference.incarnation)
+            ticket.drop_stale_receipts(reference.incarnation)
         return {
-            self._receipt_id(ticket, reference): receipt(ticket.request.digest, position, time_us)
+            self._make_receipt_id(ticket, reference): encode_receipt(ticket.request.digest, position, time_us)
             for ticket, _ in self._accepted
             if not ticket.receipt_is_ours and ticket.request.key_is_given
         }
 
-    def _receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:
-        return receipt_id(reference.incarnation, ticket.request.key, ticket.receipt_number)
+    def _make_receipt_id(self, ticket: Ticket, reference: Reference) -> ObjectId:
+        return make_receipt_id(reference.incarnation, ticket.request.key, ticket.receipt_number)
 
     def _look_at_receipts(
         self, reference: Reference, tried: Collection[ObjectId], present: Collection[ObjectId]
@@ -414,22 +416,24 @@ class Batch:
         """After a swap that was not done: settle keys used before, remember receipts left behind."""
         stored = self._store.fetch(tried)
         for ticket, _ in self._accepted:
-            receipt = self._receipt_id(ticket, reference)
+            receipt = self._make_receipt_id(ticket, reference)
             if receipt in present and receipt in stored:
-                self._resolve(ticket, stored[receipt], receipt, reference)
+                self._answer_repeated_key(ticket, stored[receipt], receipt, reference)
             elif receipt in stored:
                 ticket.receipt_is_ours = True
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
-    def _resolve(self, ticket: Ticket, data: bytes, receipt: ObjectId, reference: Reference) -> None:
+    def _answer_repeated_key(
+        self, ticket: Ticket, data: bytes, receipt: ObjectId, reference: Reference
+    ) -> None:
         """The key was used before: by this very request, then that is the answer, or by another one."""
         receipt_object = check_object(receipt, data)
         assert isinstance(receipt_object, Receipt)
         key = ticket.request.key
         if receipt_object.request != ticket.request.digest:
-            ticket.error = key_reused(key)
+            ticket.error = make_key_reused_error(key)
             return
-        located_entry = self._log.find(
+        located_entry = self._log.find_request(
             reference, key, receipt_object.position, receipt_object.time_us + RECEIPT_WINDOW_US
         )
         if located_entry is not None:
@@ -442,10 +446,10 @@ class Batch:
         """Answer a request by the log entry that names it."""
         key = ticket.request.key
         if is_called_off(entry, key):
-            shown_key = given_key(key)
+            shown_key = remove_key_owner(key)
             ticket.error = JobOver(f"request {shown_key} was cancelled before it was applied", key=shown_key)
         else:
-            ticket.outcome = outcome_of(self._queue.objects, entry, key)._replace(repeated=repeated)
+            ticket.outcome = read_request_outcome(self._queue.objects, entry, key)._replace(repeated=repeated)
 
     def _answer_requests(self) -> None:
         for ticket, answer in self._answers:
@@ -456,12 +460,12 @@ class Batch:
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
 
-def _with_head(answer: BaseException | RequestOutcome, head: ObjectId) -> BaseException | RequestOutcome:
+def _attach_head(answer: BaseException | RequestOutcome, head: ObjectId) -> BaseException | RequestOutcome:
     """The answer to a request that had nothing to do: that may rest on others of its batch."""
     return answer._replace(head=head) if isinstance(answer, RequestOutcome) and not answer.commits else answer
 
 
-def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
+def _restore_doubts(doubts: list[tuple[Ticket, bool]]) -> None:
     """This try surely came to nothing; what is not known of earlier ones is still not known."""
     for ticket, may_have_landed in doubts:
         ticket.may_have_landed = may_have_landed
@@ -471,7 +475,7 @@ def _find_branch_of_row(row: Row | None) -> Reference | None:
     """The branch in a row, or what a transaction's was: its log still tells what landed there."""
     if row is not None and row.kind == Kind.ENDED_TRANSACTION:
         return decode_reference_row(row)
-    return reference_in(row)
+    return decode_live_reference(row)
 
 
 def is_called_off(entry: LogEntry, key: str) -> bool:
@@ -479,12 +483,12 @@ def is_called_off(entry: LogEntry, key: str) -> bool:
     return any(landed.key == key and landed.count == 0 for landed in entry.landed)
 
 
-def outcome_of(objects: Objects, entry: LogEntry, key: str) -> RequestOutcome:
+def read_request_outcome(objects: Objects, entry: LogEntry, key: str) -> RequestOutcome:
     """What a request came to, from the log entry that landed it."""
     for landed in entry.landed:
         if landed.key == key:
             commits = [landed.commit]
             while len(commits) < landed.count:
-                commits.append(objects.commit(commits[-1]).parent)
+                commits.append(objects.get_commit(commits[-1]).parent)
             return RequestOutcome(tuple(reversed(commits)), landed.commit)
     return RequestOutcome((), entry.after)

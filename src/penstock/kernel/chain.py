@@ -56,7 +56,7 @@ class _OpenSegment:
         self.taken_in = 0
         self.id: ObjectId | None = None
 
-    def recent(self, count: int) -> tuple[tuple[ObjectId, int], ...]:
+    def recent_changes(self, count: int) -> tuple[tuple[ObjectId, int], ...]:
         """What a commit carries that has the first ``count`` changes of this segment."""
         if self.id is None or self.taken_in + count == 0:
             return self.before
@@ -76,18 +76,18 @@ class CommitChain:
     def __init__(self, objects: Objects, tip: ObjectId) -> None:
         self.objects = PendingObjects(objects)
         self.tip = tip
-        self.commit = objects.commit(tip)
+        self.commit = objects.get_commit(tip)
         self._root = self.commit.root
-        self._runs = self._load()
+        self._runs = self._load_runs()
         self._drafts: list[_PendingCommit] = []
         self._overlay: dict[bytes, Value | None] = {}
         for run in self._runs:
             self._overlay.update(zip(run.keys, run.values, strict=True))
         self._count = sum(len(run.keys) for run in self._runs)
         self._bytes = sum(
-            _item_size(item) for run in self._runs for item in zip(run.keys, run.values, strict=True)
+            _measure_item(item) for run in self._runs for item in zip(run.keys, run.values, strict=True)
         )
-        self._open = self._begin()
+        self._open = self._begin_segment()
         self._number = 0
         self._window: dict[ObjectId, int] = {tip: 0}
         self._touched: dict[bytes, int] = {}
@@ -99,9 +99,9 @@ class CommitChain:
     def warm(self, keys: Collection[bytes]) -> None:
         """Bring what leads to some keys into memory, with one request a level of the tree."""
         self.is_cold = False
-        tree.warm(self.objects, self._root, [key for key in keys if key not in self._overlay])
+        tree.load_nodes(self.objects, self._root, [key for key in keys if key not in self._overlay])
 
-    def _load(self) -> list[_Run]:
+    def _load_runs(self) -> list[_Run]:
         segments = self.objects.get_many([segment_id for segment_id, _ in self.commit.recent])
         return [
             _Run(segment_id, segments[segment_id].keys[:count], segments[segment_id].values[:count])
@@ -116,7 +116,7 @@ class CommitChain:
     def has_merge_drafts(self) -> bool:
         return any(pending.draft.further_parents for pending in self._drafts)
 
-    def contains(self, commit: ObjectId) -> bool:
+    def contains_commit(self, commit: ObjectId) -> bool:
         """Whether a commit is known to be part of this chain; ``False`` says nothing."""
         return commit in self._window
 
@@ -125,44 +125,47 @@ class CommitChain:
         if commit in (NO_COMMIT, self.tip) or commit in self._window:
             return True
         goal = self._read_link(commit)
-        return goal is None or skip_pointers.back_to_depth(self._read_link, self.tip, goal.depth)[0] == commit
+        return (
+            goal is None
+            or skip_pointers.walk_back_to_depth(self._read_link, self.tip, goal.depth)[0] == commit
+        )
 
-    def unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
+    def is_key_unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
         """Whether a key is known not to have changed since a commit; ``False`` says nothing."""
         number = self._window.get(commit)
         return number is not None and self._touched.get(key, 0) <= number
 
-    def add(self, draft: CommitDraft) -> None:
+    def add_draft(self, draft: CommitDraft) -> None:
         """Put a draft on top."""
         self._number += 1
         self._touched.update(dict.fromkeys(draft.changes, self._number))
         self.objects.fresh.update(draft.blobs)
         self._count += len(draft.changes)
-        self._bytes += sum(map(_item_size, draft.changes.items()))
+        self._bytes += sum(map(_measure_item, draft.changes.items()))
         self._overlay.update(draft.changes)
         if self._count > FOLD_OPERATIONS or self._bytes > FOLD_BYTES:
-            self._fold()
+            self._fold_into_tree()
         else:
             self._open.keys.extend(draft.changes.keys())
             self._open.values.extend(draft.changes.values())
         self._drafts.append(_PendingCommit(draft, self._root, self._open, len(self._open.keys)))
 
-    def _fold(self) -> None:
+    def _fold_into_tree(self) -> None:
         """Work everything not yet folded into the tree."""
-        self._close()
-        self._root = tree.update(self.objects, self._root, self._overlay)
-        self._tree = self._tree.after(self._root, self._overlay)
+        self._close_segment()
+        self._root = tree.update_tree(self.objects, self._root, self._overlay)
+        self._tree = self._tree.with_changes(self._root, self._overlay)
         self._overlay = {}
         self._runs, self._count, self._bytes = [], 0, 0
-        self._open = self._begin()
+        self._open = self._begin_segment()
         self.view = StateOverlay(self._tree, self._overlay)
 
-    def _begin(self) -> _OpenSegment:
+    def _begin_segment(self) -> _OpenSegment:
         started = _OpenSegment()
         started.before = tuple((run.id, len(run.keys)) for run in self._runs)
         return started
 
-    def _close(self) -> None:
+    def _close_segment(self) -> None:
         """Give the shared segment its final form, together with the shorter ones before it."""
         segment = self._open
         if not segment.keys:
@@ -173,16 +176,16 @@ class CommitChain:
             keys, values = run.keys + keys, run.values + values
         segment.taken_in = len(keys) - len(segment.keys)
         segment.before = tuple((run.id, len(run.keys)) for run in self._runs)
-        segment.id = self.objects.add(Segment(keys, values))
+        segment.id = self.objects.add_object(Segment(keys, values))
         self._runs.append(_Run(segment.id, keys, values))
 
     def build_commits(self, now_us: int) -> list[tuple[ObjectId, CommitObject]]:
         """Turn the drafts into commits, oldest first; their objects are in ``objects.fresh``."""
-        self._close()
+        self._close_segment()
         sealed = []
         for pending in self._drafts:
-            self.commit = self._commit(pending, now_us)
-            self.tip = self.objects.add(self.commit)
+            self.commit = self._build_commit(pending, now_us)
+            self.tip = self.objects.add_object(self.commit)
             sealed.append((self.tip, self.commit))
         first = self._number - len(sealed) + 1
         if len(self._window) > WINDOW_COMMITS or len(self._touched) > TOUCHED_MAX:
@@ -190,29 +193,29 @@ class CommitChain:
             self._touched = {key: number for key, number in self._touched.items() if number >= first}
         self._window.update((commit_id, number) for number, (commit_id, _) in enumerate(sealed, first))
         self._drafts = []
-        self._open = self._begin()
+        self._open = self._begin_segment()
         return sealed
 
-    def _commit(self, pending: _PendingCommit, now_us: int) -> CommitObject:
+    def _build_commit(self, pending: _PendingCommit, now_us: int) -> CommitObject:
         parent, draft = self.commit, pending.draft
         time_us = max(now_us, parent.time_us + 1)
         generation = parent.generation
         for further in draft.further_parents:
-            generation = max(generation, self.objects.commit(further).generation)
+            generation = max(generation, self.objects.get_commit(further).generation)
         meta = draft.meta
         return CommitObject(
             parent=self.tip,
             further_parents=draft.further_parents,
-            jump=skip_pointers.next_jump(self._read_link, self.tip),
+            jump=skip_pointers.find_next_jump(self._read_link, self.tip),
             depth=parent.depth + 1,
             generation=generation + 1,
             merges=parent.merges + (1 if draft.further_parents else 0),
             root=pending.root,
-            recent=pending.segment.recent(pending.counted),
+            recent=pending.segment.recent_changes(pending.counted),
             time_us=time_us,
             committer=meta.committer,
             authors=meta.authors,
-            author_time_us=meta.written_us(time_us),
+            author_time_us=meta.get_written_time_us(time_us),
             signed_off_by=meta.signed_off_by,
             message=meta.message,
             properties=meta.properties,
@@ -233,12 +236,12 @@ class CommitChain:
         ).get(commit_id)
         return commit
 
-    def settle(self) -> None:
+    def note_stored(self) -> None:
         """The sealed commits are stored and the branch has moved to them."""
-        self.objects.settle()
+        self.objects.note_stored()
 
 
-def _item_size(item: tuple[bytes, Value | None]) -> int:
+def _measure_item(item: tuple[bytes, Value | None]) -> int:
     key, value = item
     size = (
         len(value) if isinstance(value, bytes) else 40 * len(value.parts) if isinstance(value, Large) else 0

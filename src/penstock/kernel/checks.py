@@ -24,14 +24,14 @@ from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Thro
 from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.lake_state import StateOverlay
-from penstock.kernel.objects import Objects, content_of
-from penstock.kernel.reference_rows import branch_or_tag_in
+from penstock.kernel.objects import Objects, read_content
+from penstock.kernel.reference_rows import decode_branch_or_tag
 from penstock.kernel.request import CheckedDrafts, Request
 from penstock.kernel.time_limits import time_limit
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
-from penstock.model.expectations import Expectation, expectations_of
+from penstock.model.expectations import Expectation, read_expectations
 from penstock.model.keys import RESERVED, Key
 from penstock.model.names import check_name
 from penstock.model.references import Kind, Reference
@@ -71,9 +71,9 @@ class BranchProposal(NamedTuple):
     objects: Objects
     """Those of the store, and those that are still to be stored."""
 
-    def get(self, key: Key) -> AnyContent | None:
+    def get_content(self, key: Key) -> AnyContent | None:
         """What a key would hold."""
-        return content_of(self.objects, self.view.get(key.encode()))
+        return read_content(self.objects, self.view.get(key.encode()))
 
 
 Function = Callable[[BranchProposal], Any]
@@ -92,7 +92,7 @@ class Check(NamedTuple):
 class ExpectationEngine(Protocol):
     """Asks what branches expect."""
 
-    def require(self) -> None:
+    def require_available(self) -> None:
         """``InvalidRequest`` if it cannot be asked in this process, with the way out."""
 
     def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
@@ -100,7 +100,7 @@ class ExpectationEngine(Protocol):
 
 
 class ReferenceAssignment(TypedDict, total=False):
-    """How a reference is assigned (see ``References.assign``)."""
+    """How a reference is assigned (see ``References.assign_reference``)."""
 
     kind: Kind | None
     expected: ObjectId | None
@@ -123,14 +123,14 @@ class Checks:
         self.engine: ExpectationEngine | None = None
         """Set by the lake, whose tables it reads."""
 
-    def add(self, check: Check) -> None:
+    def add_check(self, check: Check) -> None:
         """``InvalidRequest`` if there is one of its name."""
         with self._lock:
             if check.name in self._checks:
                 raise InvalidRequest(f"the check '{check.name}' already exists")
             self._checks = {**self._checks, check.name: check}
 
-    def remove(self, name: str) -> None:
+    def remove_check(self, name: str) -> None:
         """``InvalidRequest`` if there is none."""
         with self._lock:
             if name not in self._checks:
@@ -139,31 +139,31 @@ class Checks:
                 check_name: check for check_name, check in self._checks.items() if check_name != name
             }
 
-    def all(self) -> tuple[Check, ...]:
+    def list_checks(self) -> tuple[Check, ...]:
         """In the order in which they were added, and in which they run."""
         return tuple(self._checks.values())
 
-    def of(self, branch: str) -> list[Check]:
+    def list_checks_of_branch(self, branch: str) -> list[Check]:
         """Those that look at what is published on a branch. In a transaction, nothing is until it lands."""
         checks = self._checks
         if not checks or is_transaction(branch):
             return []
         return [check for check in checks.values() if fnmatchcase(branch, check.branch)]
 
-    def checks_for(self, reference: Reference) -> list[Check]:
+    def list_checks_for_reference(self, reference: Reference) -> list[Check]:
         """The same for a branch as it is, together with what it expects."""
-        expected = expectations_of(reference)
+        expected = read_expectations(reference)
         if bool(expected) != (reference.name in self._expecting):
             with self._lock:
                 expecting = self._expecting - {reference.name}
                 if len(expecting) >= EXPECTING_MAX:
                     expecting = frozenset()  # most of them are gone by now
                 self._expecting = expecting | {reference.name} if expected else expecting
-        return [*self.of(reference.name), *map(self._check_for, expected)]
+        return [*self.list_checks_of_branch(reference.name), *map(self._check_for, expected)]
 
     def may_be_for(self, branch: str) -> bool:
         """Whether something looks at what is published on a branch, as far as is known without its row."""
-        return branch in self._expecting or bool(self.of(branch))
+        return branch in self._expecting or bool(self.list_checks_of_branch(branch))
 
     def _check_for(self, expectation: Expectation) -> Check:
         def ask(proposal: BranchProposal) -> str | None:
@@ -174,7 +174,7 @@ class Checks:
         return Check(expectation.name, "", ask)
 
     @contextmanager
-    def turn(self, branch: str, wait_s: float, is_needed: Callable[[], bool]) -> Iterator[None]:
+    def wait_for_turn(self, branch: str, wait_s: float, is_needed: Callable[[], bool]) -> Iterator[None]:
         """Wait for the turn of a writer of a branch that has checks; any other goes on at once.
 
         So does one that has waited until nothing looks at the branch any more. ``Throttled`` if the turn does
@@ -227,7 +227,7 @@ class _Turn:
         self.users = 0
 
 
-def run(checks: Sequence[Check], proposal: BranchProposal) -> None:
+def run_checks(checks: Sequence[Check], proposal: BranchProposal) -> None:
     """Show a proposal to checks of its branch; ``CommitVetoed`` by the first that is against it."""
     for check in checks:
         reason = run_check(check.name, check.function, proposal)
@@ -252,10 +252,10 @@ def run_check(name: str, function: Callable[[S], Any], shown: S) -> str | None:
     except Exception as problem:
         logger.exception("check '%s' failed", name)
         return f"it failed with {type(problem).__name__}: {problem}"
-    return veto_reason(answer)
+    return read_veto_reason(answer)
 
 
-def veto_reason(answer: object) -> str | None:
+def read_veto_reason(answer: object) -> str | None:
     """Why what a check answered is a no; ``None`` if it is a yes."""
     if answer is None:
         return None
@@ -268,20 +268,20 @@ def veto_reason(answer: object) -> str | None:
 
 def submit_checked(kernel: Kernel, branch: str, request: Request) -> RequestOutcome:
     """Check what a request comes to, and have exactly that published; once more if the branch moved."""
-    with turn_of(kernel, branch):
+    with wait_for_turn_on_branch(kernel, branch):
         for _ in range(kernel.settings.tries_max):
-            outcome = kernel.earlier_outcome(branch, request)
+            outcome = kernel.find_earlier_outcome(branch, request)
             if outcome is not None:
                 return outcome
             reference = kernel.branch(branch)
             try:
                 if request.needs_preparation:
                     request.prepare(reference)
-                if checks := kernel.checks.checks_for(reference):
+                if checks := kernel.checks.list_checks_for_reference(reference):
                     drafts = _draft_and_check(kernel, reference, request, checks)
                     parts = reference.head, reference.incarnation, reference.note
                     request.checked = CheckedDrafts(*parts, drafts)
-                return kernel.enqueue(branch, request)
+                return kernel.enqueue_request(branch, request)
             except PrepareAgain:
                 continue
             except CommitVetoed:
@@ -293,28 +293,29 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> RequestOutc
 
 
 def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[ReferenceAssignment]) -> Reference:
-    """Let a branch or tag name another commit, as ``References.assign``, once its checks agree to that.
+    """Let a branch or tag name another commit, as ``References.assign_reference``, if its checks agree.
 
     What others read there is another state from then on, wherever that came from.
     """
     references = kernel.references
-    with turn_of(kernel, name):
+    with wait_for_turn_on_branch(kernel, name):
         for _ in range(kernel.settings.tries_max):
-            reference = branch_or_tag_in(kernel.store.reference(check_name(name)))
+            reference = decode_branch_or_tag(kernel.store.reference(check_name(name)))
             checks = (
                 []
                 if reference is None or reference.kind is not Kind.BRANCH
-                else kernel.checks.checks_for(reference)
+                else kernel.checks.list_checks_for_reference(reference)
             )
             try:
                 if reference is not None and checks:
                     key, fingerprint, expected = how.get("key") or "", how.get("asked"), how.get("expected")
                     is_done = (
-                        bool(key) and kernel.outcome(name, key, fingerprint, about_itself=True) is not None
+                        bool(key)
+                        and kernel.find_outcome(name, key, fingerprint, about_itself=True) is not None
                     )
                     if not is_done and reference.head != to and expected in (None, reference.head):
                         _check_move(kernel, reference, to, checks)
-                return references.assign(name, to, checked=reference if checks else None, **how)
+                return references.assign_reference(name, to, checked=reference if checks else None, **how)
             except PrepareAgain:
                 continue
             except CommitVetoed:
@@ -323,31 +324,31 @@ def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Refere
     raise _moves_on_error(kernel, name)
 
 
-def turn_of(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
+def wait_for_turn_on_branch(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
     """The turn of a writer, who goes on without if the branch has nothing any more that looks at it."""
 
     def is_needed() -> bool:
-        reference = branch_or_tag_in(kernel.store.reference(branch))
-        return reference is not None and bool(kernel.checks.checks_for(reference))
+        reference = decode_branch_or_tag(kernel.store.reference(branch))
+        return reference is not None and bool(kernel.checks.list_checks_for_reference(reference))
 
     limit = time_limit(kernel.settings.expectation_timeout_s, "expectation_timeout_s")
-    return kernel.checks.turn(branch, limit.seconds, is_needed)
+    return kernel.checks.wait_for_turn(branch, limit.seconds, is_needed)
 
 
 def require_able(kernel: Kernel, branch: Reference, before: ObjectId, after: ObjectId) -> None:
     """``InvalidRequest`` if a branch expects something of a change that cannot be asked in this process."""
-    keys: set[Key] = set().union(*(expectation.keys for expectation in expectations_of(branch)))
+    keys: set[Key] = set().union(*(expectation.keys for expectation in read_expectations(branch)))
     if not keys:
         return
     named = {key.encode() for key in keys}
-    if any(key in named for key, _, _ in kernel.differing(before, after)):
+    if any(key in named for key, _, _ in kernel.iterate_differences(before, after)):
         if kernel.checks.engine is None:
             raise InvalidRequest(f"'{branch.name}' has expectations, but {NOBODY_ASKS}", name=branch.name)
-        kernel.checks.engine.require()
+        kernel.checks.engine.require_available()
 
 
 def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequence[Check]) -> None:
-    commit = kernel.history.commit(to)
+    commit = kernel.history.read_commit(to)
     meta = CommitMeta(
         message=commit.message,
         authors=commit.authors,
@@ -357,8 +358,8 @@ def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequ
         properties=commit.properties,
         committer=commit.committer,
     )
-    changed = [key for key, _, _ in kernel.differing(reference.head, to)]
-    run(checks, proposal_of(reference, CommitChain(kernel.objects, to), meta, changed))
+    changed = [key for key, _, _ in kernel.iterate_differences(reference.head, to)]
+    run_checks(checks, make_proposal(reference, CommitChain(kernel.objects, to), meta, changed))
 
 
 def _moves_on_error(kernel: Kernel, branch: str) -> RetriesExhausted:
@@ -377,13 +378,13 @@ def _draft_and_check(
     drafts = tuple(request.apply(chain, reference))
     if drafts:
         for draft in drafts:
-            chain.add(draft)
+            chain.add_draft(draft)
         changed = {key for draft in drafts for key in draft.changes}
-        run(checks, proposal_of(reference, chain, drafts[-1].meta, sorted(changed)))
+        run_checks(checks, make_proposal(reference, chain, drafts[-1].meta, sorted(changed)))
     return drafts
 
 
-def proposal_of(
+def make_proposal(
     reference: Reference, chain: CommitChain, meta: CommitMeta, changed: Sequence[bytes]
 ) -> BranchProposal:
     """A chain as what a branch is about to become."""

@@ -11,16 +11,16 @@ from uuid import UUID, uuid4
 
 from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
 from penstock.kernel.chain import CommitChain, CommitDraft
-from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
+from penstock.kernel.edit import Edit, EditContext, LandingNotice, describe_difference
 from penstock.kernel.format import Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import StateOverlay, state_of
-from penstock.kernel.objects import content_of
+from penstock.kernel.lake_state import StateOverlay, open_state
+from penstock.kernel.objects import read_content
 from penstock.kernel.request import Request, RequestTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, encode_content
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
 from penstock.model.references import Event, Reference
@@ -72,7 +72,7 @@ class CommitRequest(Request):
     def fingerprint(self) -> bytes:
         about = (self._meta.message, self._meta.properties)  # who asks again does not matter
         how = (self._base, self.if_head, self._create_namespaces)
-        return object_id(encode(("commit", self._checked, how, about)))
+        return hash_object(encode(("commit", self._checked, how, about)))
 
     @property
     def touched_keys(self) -> set[bytes]:
@@ -86,11 +86,11 @@ class CommitRequest(Request):
         occasion = EditContext(reference, self._notes, may_read=True)
         edit = Edit(self._history.objects, self._read_state(reference.head), self._formats, occasion)
         for change in changes:
-            table = edit.table(change.key, edit.content(change.key.encode()))
+            table = edit.open_table(change.key, edit.find_content(change.key.encode()))
             try:
                 self._prepared[change.key] = _require_format(self._formats, change).prepare(table, change)
             except FormatRefused as refused:
-                edit.refuse(change.key, refused)
+                edit.refuse_key(change.key, refused)
         for operation in self._operations:
             if isinstance(operation, Delete):
                 self._prepare_delete(edit, operation.key)
@@ -98,14 +98,14 @@ class CommitRequest(Request):
             raise CommitConflict(edit.conflicts)
 
     def _prepare_delete(self, edit: Edit, key: Key) -> None:
-        content = edit.content(key.encode())
-        managing = self._formats.managing(content)
+        content = edit.find_content(key.encode())
+        managing = self._formats.find_managing_format(content)
         if managing is not None and content is not None and not self._is_moved(content.id):
             with suppress(FormatRefused):  # at its turn, if it still is
-                managing.admit(edit.table(key, content), None)
+                managing.admit(edit.open_table(key, content), None)
 
     def _read_state(self, commit: ObjectId) -> StateOverlay:
-        return state_of(self._history.objects, self._history.commit(commit))
+        return open_state(self._history.objects, self._history.read_commit(commit))
 
     def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         base = self._check_base(chain)
@@ -117,22 +117,22 @@ class CommitRequest(Request):
         deleted: set[Key] = set()
         for operation in self._operations:
             if isinstance(operation, Delete):
-                self._delete(edit, base, operation.key, freed, deleted)
+                self._delete_key(edit, base, operation.key, freed, deleted)
         for operation in self._operations:
             if isinstance(operation, Put):
                 self._apply_put(edit, base, operation, freed, deleted)
             elif isinstance(operation, Unchanged):
-                base.expect(edit, operation.key)
+                base.check_unchanged(edit, operation.key)
             elif isinstance(operation, Change):
-                self._change(edit, operation)
-        edit.check()
+                self._change_table(edit, operation)
+        edit.check_result()
         if edit.conflicts:
             raise CommitConflict(edit.conflicts)
         if not edit.has_changes and self._may_do_nothing:
             return []
         self._landing = LandingNotice(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return [edit.draft(self._meta, self.key)]
+        self._landing.add_tables(edit.tables)
+        return [edit.make_draft(self._meta, self.key)]
 
     @property
     def _may_do_nothing(self) -> bool:
@@ -150,30 +150,35 @@ class CommitRequest(Request):
             )
         self._vouched = reference.head
 
-    def _check_base(self, chain: CommitChain) -> _Base:
+    def _check_base(self, chain: CommitChain) -> _ExpectedBase:
         base = self._base
-        if base is not None and not chain.contains(base):
-            self._history.commit(base)
+        if base is not None and not chain.contains_commit(base):
+            self._history.read_commit(base)
             bases = (base, self._vouched) if self._vouched is not None else (base,)
             if not any(self._history.is_on_line(base, chain.tip) for base in bases):
                 self.needs_preparation, self._vouched = True, None
                 raise PrepareAgain
-        return _Base(self._history, chain, base)
+        return _ExpectedBase(self._history, chain, base)
 
-    def _delete(
-        self, edit: Edit, base: _Base, key: Key, freed: dict[UUID | None, AnyContent], deleted: set[Key]
+    def _delete_key(
+        self,
+        edit: Edit,
+        base: _ExpectedBase,
+        key: Key,
+        freed: dict[UUID | None, AnyContent],
+        deleted: set[Key],
     ) -> None:
         stored = key.encode()
-        content = edit.content(stored)
-        if not base.expect(edit, key):
+        content = edit.find_content(stored)
+        if not base.check_unchanged(edit, key):
             return
         if content is None:
             edit.conflicts.append(Conflict(ConflictKind.KEY_DOES_NOT_EXIST, key))
             return
         freed[content.id] = content
         deleted.add(key)
-        edit.put(stored, None)
-        managing = self._formats.managing(content)
+        edit.put_content(stored, None)
+        managing = self._formats.find_managing_format(content)
         if managing is not None and not self._is_moved(content.id):
             self._check_admission(edit, managing, key, content, None)
 
@@ -182,24 +187,29 @@ class CommitRequest(Request):
         return identity is not None and self._put_counts[identity] > 0
 
     def _apply_put(
-        self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, AnyContent], deleted: set[Key]
+        self,
+        edit: Edit,
+        base: _ExpectedBase,
+        put: Put,
+        freed: dict[UUID | None, AnyContent],
+        deleted: set[Key],
     ) -> None:
         key, content = put.key, put.content
         recreated = key in deleted
-        if not recreated and not base.expect(edit, key):
+        if not recreated and not base.check_unchanged(edit, key):
             return
         stored = key.encode()
-        current = edit.content(stored)
+        current = edit.find_content(stored)
         moved = content.id is not None and content.id in freed
         edit.check_held(key, content, current, freed.get(content.id))
         if current is not None and current.type != content.type:
-            edit.conflicts.append(compare(key, content, current))
+            edit.conflicts.append(describe_difference(key, content, current))
             return
         if current is not None and content.id not in (None, current.id):
-            edit.conflicts.append(compare(key, content, current))
+            edit.conflicts.append(describe_difference(key, content, current))
             return
         if moved and freed[content.id].type != content.type:
-            edit.conflicts.append(compare(key, content, freed[content.id]))
+            edit.conflicts.append(describe_difference(key, content, freed[content.id]))
             return
         if moved and self._put_counts[content.id] > 1:
             raise InvalidRequest(
@@ -214,18 +224,20 @@ class CommitRequest(Request):
             return
         if self._create_namespaces:
             edit.create_namespaces(key)
-        edit.put(stored, content, self._choose_identity(key, current))
-        managing = self._formats.managing(content, current)
+        edit.put_content(stored, content, self._choose_identity(key, current))
+        managing = self._formats.find_managing_format(content, current)
         if managing is not None and not (moved and content == freed[content.id]):
             self._check_admission(edit, managing, key, current, content)
 
-    def _change(self, edit: Edit, change: Change) -> None:
+    def _change_table(self, edit: Edit, change: Change) -> None:
         managing, stored = _require_format(self._formats, change), change.key.encode()
-        current = edit.content(stored)
+        current = edit.find_content(stored)
         try:
-            applied = managing.apply(edit.table(change.key, current), change, self._prepared.get(change.key))
+            applied = managing.apply(
+                edit.open_table(change.key, current), change, self._prepared.get(change.key)
+            )
         except FormatRefused as refused:
-            edit.refuse(change.key, refused)
+            edit.refuse_key(change.key, refused)
             return
         if self._create_namespaces and applied.content is not None:
             edit.create_namespaces(change.key)
@@ -241,9 +253,9 @@ class CommitRequest(Request):
         self, edit: Edit, managing: Format, key: Key, current: AnyContent | None, content: AnyContent | None
     ) -> None:
         try:
-            managing.admit(edit.table(key, current), content)
+            managing.admit(edit.open_table(key, current), content)
         except FormatRefused as refused:
-            edit.refuse(key, refused)
+            edit.refuse_key(key, refused)
             return
         except PrepareAgain:
             self.needs_preparation = True
@@ -255,30 +267,32 @@ class CommitRequest(Request):
             self._landing.notify_formats(commits)
 
 
-class _Base:
+class _ExpectedBase:
     """The commit that a writer read, if it named one."""
 
     def __init__(self, history: History, chain: CommitChain, commit: ObjectId | None) -> None:
         self._history, self._chain, self._commit = history, chain, commit
         self._state: StateOverlay | None = None
 
-    def expect(self, edit: Edit, key: Key) -> bool:
+    def check_unchanged(self, edit: Edit, key: Key) -> bool:
         """Whether a key is as the writer saw it; if not, the conflict is noted."""
         stored = key.encode()
-        if self._commit is None or self._chain.unchanged_since(self._commit, stored):
+        if self._commit is None or self._chain.is_key_unchanged_since(self._commit, stored):
             return True
         if self._state is None:
-            self._state = state_of(self._history.objects, self._history.commit(self._commit))
+            self._state = open_state(self._history.objects, self._history.read_commit(self._commit))
         before, now = self._state.get(stored), self._chain.view.get(stored)
         if before == now:
             return True
         objects = self._chain.objects
-        edit.conflicts.append(compare(key, content_of(objects, before), content_of(objects, now)))
+        edit.conflicts.append(
+            describe_difference(key, read_content(objects, before), read_content(objects, now))
+        )
         return False
 
 
 def _require_format(formats: Formats, change: Change) -> Format:
-    format_ = formats.by_name(change.format)
+    format_ = formats.find_format(change.format)
     if format_ is None:
         raise formats.unknown_format_error(change.format, change.key)
     return format_

@@ -26,16 +26,16 @@ from penstock.kernel.description import (
     read_description,
     write_description,
 )
-from penstock.kernel.expired import blobs_of, expired_commits, with_expired
+from penstock.kernel.expired import list_blobs_of_lake, read_expired_commits, record_expired_commits
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_seal import KINDS, finish, require_sealed, seal, sealed_rows
+from penstock.kernel.lake_seal import KINDS, finish_seal, read_sealed_rows, require_sealed, seal_lake
 from penstock.kernel.object_copy import WORKERS, copy_objects, count_objects
 from penstock.kernel.objects import Objects
 from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
-from penstock.kernel.reference_snapshot import cut, read_rows
-from penstock.kernel.table_horizons import horizon_rows
-from penstock.kernel.tokens import token_rows
+from penstock.kernel.reference_snapshot import read_consistent_rows, read_rows
+from penstock.kernel.table_horizons import read_horizon_rows
+from penstock.kernel.tokens import read_token_rows
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
@@ -71,7 +71,7 @@ class CopyResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it had been complete before."""
 
 
-def silent(subject: str, count: int, total: int) -> None:
+def show_no_progress(subject: str, count: int, total: int) -> None:
     """No progress shown."""
 
 
@@ -79,7 +79,7 @@ def no_note(is_certain: bool) -> None:
     """Nothing noted."""
 
 
-def copy(
+def copy_store(
     source: Kernel,
     target: Store,
     *,
@@ -88,7 +88,7 @@ def copy(
     fork: bool = False,
     point: str = "",
     who: str = "",
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     note_target: NoteTarget = no_note,
 ) -> CopyResult:
     """Copy a lake to an empty store, or go on with doing so.
@@ -101,10 +101,10 @@ def copy(
     """
     with ThreadPoolExecutor(WORKERS) as workers:
         places = source_place, target_place
-        return _Copy(source, target, places, fork, point, who, progress, note_target, workers).run()
+        return _LakeCopy(source, target, places, fork, point, who, progress, note_target, workers).run()
 
 
-class _Copy:
+class _LakeCopy:
     def __init__(
         self,
         source: Kernel,
@@ -121,7 +121,7 @@ class _Copy:
         self._places, self._note_target = places, note_target
         self._is_fork, self._who, self._progress, self._workers = is_fork, who, progress, workers
         self._point, self._moves = point, not is_fork and not point
-        self._lake = self._begin()
+        self._lake = self._begin_target()
 
     @property
     def _own_arrival(self) -> CopyArrival:
@@ -131,13 +131,13 @@ class _Copy:
     def run(self) -> CopyResult:
         repeated = self._own_arrival.phase is CopyPhase.COMPLETE
         if self._own_arrival.phase is CopyPhase.BEGUN:
-            self._seal()
+            self._seal_source()
         if self._own_arrival.phase is CopyPhase.ROWS:
             self._copy_rows()
         if self._own_arrival.phase is CopyPhase.OBJECTS:
             self._copy_objects()
         if not repeated:
-            self._check()
+            self._verify_target()
             self._seal_source_and_open_target()
         elif self._moves:
             self._note_target(True)  # an earlier release may have moved the lake without
@@ -159,7 +159,7 @@ class _Copy:
 
     # -- beginning and going on ------------------------------------------------------------------------
 
-    def _begin(self) -> LakeDescription:
+    def _begin_target(self) -> LakeDescription:
         """The description that the target has now: of a new copy, or of this one as it was left."""
         lake = read_description(self._source.store)
         target = find_description(self._target)
@@ -176,8 +176,8 @@ class _Copy:
                 is_fork=self._is_fork,
                 point=self._point,
             )
-            description = _as_arriving(lake, identity, arrival)
-            blobs = blobs_of(lake)
+            description = _describe_arriving_lake(lake, identity, arrival)
+            blobs = list_blobs_of_lake(lake)
             objects = self._source.store.fetch(blobs) if blobs else {}
             try:
                 write_description(self._target, description, objects, self._source.settings)
@@ -219,13 +219,13 @@ class _Copy:
 
     def _write_progress(self, **changes: object) -> None:
         """Write down how far the copy has got; refuse to go on if somebody else did so too."""
-        self._rewrite(
+        self._rewrite_description(
             lambda lake: msgspec.structs.replace(
                 lake, arrival=msgspec.structs.replace(self._own_arrival, **changes)
             )
         )
 
-    def _rewrite(
+    def _rewrite_description(
         self,
         change: Callable[[LakeDescription], LakeDescription],
         objects: Mapping[ObjectId, bytes] | None = None,
@@ -243,10 +243,10 @@ class _Copy:
 
     # -- the steps -------------------------------------------------------------------------------------
 
-    def _seal(self) -> None:
+    def _seal_source(self) -> None:
         """Have the source take no more writes. A fork has it go on."""
         if self._moves:
-            for count in seal(
+            for count in seal_lake(
                 self._source, self._own_arrival.copy, self._places[1], self._who, self._workers
             ):
                 self._progress("sealing references", count, 0)
@@ -259,9 +259,13 @@ class _Copy:
         now finds it.
         """
         copy, source = self._own_arrival.copy, self._source.store
-        references = sealed_rows(self._source, copy) if self._moves else cut(source, KINDS)
-        rows = references | _horizon_rows(source) | ({} if self._is_fork else _token_rows(source))
-        target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
+        references = (
+            read_sealed_rows(self._source, copy) if self._moves else read_consistent_rows(source, KINDS)
+        )
+        rows = references | _read_horizon_rows(source) | ({} if self._is_fork else _read_token_rows(source))
+        target_rows = (
+            read_rows(self._target, KINDS) | _read_token_rows(self._target) | _read_horizon_rows(self._target)
+        )
         surplus = [name for name in target_rows if name not in rows]
         for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
             pass
@@ -298,14 +302,16 @@ class _Copy:
             )
             self._progress("copying objects", self._own_arrival.objects, total)
 
-    def _check(self) -> None:
+    def _verify_target(self) -> None:
         """Compare the target with the source, and check every object in it."""
         lake = read_description(self._source.store)
-        expired = {*expired_commits(lake, self._source.objects)}
+        expired = {*read_expired_commits(lake, self._source.objects)}
         if self._is_fork:  # its references are as they were before the source's last sweep
-            expired.update(expired_commits(self._lake, Objects(self._target)))
-        arriving, blobs = with_expired(lake, expired)
-        self._rewrite(lambda description: _as_arriving(arriving, description.id, self._own_arrival), blobs)
+            expired.update(read_expired_commits(self._lake, Objects(self._target)))
+        arriving, blobs = record_expired_commits(lake, expired)
+        self._rewrite_description(
+            lambda description: _describe_arriving_lake(arriving, description.id, self._own_arrival), blobs
+        )
         if self._moves:
             self._compare_rows()
         object_count = count_objects(self._target, self._source.settings)
@@ -322,9 +328,13 @@ class _Copy:
     def _compare_rows(self) -> None:
         source = self._source.store
         wanted_rows = (
-            sealed_rows(self._source, self._own_arrival.copy) | _token_rows(source) | _horizon_rows(source)
+            read_sealed_rows(self._source, self._own_arrival.copy)
+            | _read_token_rows(source)
+            | _read_horizon_rows(source)
         )
-        target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
+        target_rows = (
+            read_rows(self._target, KINDS) | _read_token_rows(self._target) | _read_horizon_rows(self._target)
+        )
         if wanted_rows != target_rows:
             require_sealed(self._source.store, self._own_arrival.copy)
             names = sorted(
@@ -352,8 +362,8 @@ class _Copy:
         """The source gives the lake away, then the target opens: at no time do both take writes."""
         if self._moves:
             self._note_target(True)  # once more: a table may have come that was not there before
-            finish(self._source.store, self._source.settings, self._own_arrival.copy)
-        self._rewrite(
+            finish_seal(self._source.store, self._source.settings, self._own_arrival.copy)
+        self._rewrite_description(
             lambda lake: msgspec.structs.replace(
                 lake,
                 arrival=msgspec.structs.replace(self._own_arrival, phase=CopyPhase.COMPLETE),
@@ -380,17 +390,17 @@ def target_taken_error(description: LakeDescription, url: str) -> LakeExists | I
     )
 
 
-def _as_arriving(lake: LakeDescription, identity: str, arrival: CopyArrival) -> LakeDescription:
+def _describe_arriving_lake(lake: LakeDescription, identity: str, arrival: CopyArrival) -> LakeDescription:
     """A lake's description as it is in the target while it is being copied. A fork has no backups."""
     backups = lake.backups if identity == lake.id else ()
     return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival, backups=backups)
 
 
-def _token_rows(store: Store) -> dict[str, Row]:
+def _read_token_rows(store: Store) -> dict[str, Row]:
     """Who may use a server keeps that right where the lake goes on, and has none in a fork."""
-    return {row.name: row for row in token_rows(store)}
+    return {row.name: row for row in read_token_rows(store)}
 
 
-def _horizon_rows(store: Store) -> dict[str, Row]:
+def _read_horizon_rows(store: Store) -> dict[str, Row]:
     """What was erased is gone from a copy of the lake as well."""
-    return {row.name: row for row in horizon_rows(store)}
+    return {row.name: row for row in read_horizon_rows(store)}

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.format import Formats
-from penstock.kernel.lake_state import differing, prefix_end
+from penstock.kernel.lake_state import find_prefix_end, iterate_differences
 from penstock.kernel.ledger import TableChange
-from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.objects import Objects, read_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.references import Reference
@@ -23,7 +23,7 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
     if not formats or not formats.is_default(reference.name) or reference.head == to:
         return
     commit = to.hex() if to == NO_COMMIT else to.hex()[:8]
-    for key, (managing, old, new) in moved_tables(formats, objects, reference.head, to):
+    for key, (managing, old, new) in find_differing_tables(formats, objects, reference.head, to):
         if (reason := managing.may_move(old, new)) is not None:
             raise InvalidRequest(
                 f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {reason}\n  To bring back "
@@ -34,18 +34,20 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
             )
 
 
-def changed_tables(formats: Formats, objects: Objects, commit: ObjectId) -> dict[Key, TableChange]:
+def find_changed_tables(formats: Formats, objects: Objects, commit: ObjectId) -> dict[Key, TableChange]:
     """What a commit made of managed tables."""
-    return dict(moved_tables(formats, objects, objects.commit(commit).parent, commit))
+    return dict(find_differing_tables(formats, objects, objects.get_commit(commit).parent, commit))
 
 
-def moved_tables(
+def find_differing_tables(
     formats: Formats, objects: Objects, commit_id: ObjectId, other: ObjectId
 ) -> Iterator[tuple[Key, TableChange]]:
     """The managed tables that differ between two commits."""
-    before, after = objects.commit(commit_id), objects.commit(other)
-    for stored, old_value, now in differing(objects, before, after, prefix_end(RESERVED) or b""):
-        old, new = content_of(objects, old_value), content_of(objects, now)
-        managing = formats.managing(new, old)
+    before, after = objects.get_commit(commit_id), objects.get_commit(other)
+    for stored, old_value, now in iterate_differences(
+        objects, before, after, find_prefix_end(RESERVED) or b""
+    ):
+        old, new = read_content(objects, old_value), read_content(objects, now)
+        managing = formats.find_managing_format(new, old)
         if managing is not None:
             yield Key.decode(stored), TableChange(managing, old, new)

@@ -19,17 +19,17 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.kernel.grace_periods import GracePeriods, with_grace
+from penstock.kernel.grace_periods import GracePeriods, add_grace_periods
 from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import Settings
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, make_decoder
 from penstock.model.names import NAME_MAX_CHARS
 from penstock.model.objects import OBJECT_MAX_BYTES, Large, LogEntry, decode_object
 from penstock.model.references import Kind
 from penstock.storage.moved_roots import MovedRoot, map_roots, unmap_root
-from penstock.stores import place_of
+from penstock.stores import get_place
 from penstock.stores.port import Row, Store
 
 FORMAT_VERSION: Final = 8
@@ -197,18 +197,18 @@ class LakeDescription(msgspec.Struct, frozen=True, array_like=True, kw_only=True
         """Something that is the same as long as the same commits have expired."""
         return self.expired, self.more_expired
 
-    def _matching_rules(self, name: str) -> Iterator[HistoryRule]:
+    def _find_matching_rules(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""
         return (rule for rule in reversed(self.history) if fnmatchcase(name, rule.pattern))
 
-    def rule_for(self, name: str) -> HistoryRule | None:
+    def find_rule(self, name: str) -> HistoryRule | None:
         """The rule that holds for a reference."""
-        return next((rule for rule in self._matching_rules(name) if rule.ended_us is None), None)
+        return next((rule for rule in self._find_matching_rules(name) if rule.ended_us is None), None)
 
-    def rules_since(self, name: str, oldest_us: int) -> list[HistoryRule]:
+    def find_rules_since(self, name: str, oldest_us: int) -> list[HistoryRule]:
         """The rules that held for a reference at any moment since a time."""
         rules: list[HistoryRule] = []
-        for rule in self._matching_rules(name):
+        for rule in self._find_matching_rules(name):
             if rule.ended_us is None or rule.ended_us > oldest_us:
                 rules.append(rule)
                 if rule.ended_us is None and rule.since_us <= oldest_us:
@@ -216,10 +216,10 @@ class LakeDescription(msgspec.Struct, frozen=True, array_like=True, kw_only=True
         return rules
 
 
-_decode = decoder(LakeDescription).decode
+_decode = make_decoder(LakeDescription).decode
 
 
-def new_rule(
+def make_history_rule(
     pattern: str, max_commits: int | None, max_days: float | None, now_us: int
 ) -> HistoryRule | None:
     """A new rule, ``None`` without limits; ``InvalidRequest`` if it cannot be."""
@@ -236,36 +236,36 @@ def new_rule(
 
 def with_new_grace(lake: LakeDescription, new: GracePeriods) -> LakeDescription:
     """The lake with another grace, which an older Penstock cannot open any more: it would not heed it."""
-    graces = with_grace(lake.graces, new)
+    graces = add_grace_periods(lake.graces, new)
     version = max(lake.format_version, GRACES_VERSION if graces else FIRST_VERSION)
     return msgspec.structs.replace(lake, graces=graces, format_version=version)
 
 
-def with_version(lake: LakeDescription, version: int) -> LakeDescription:
+def set_minimum_version(lake: LakeDescription, version: int) -> LakeDescription:
     """The lake with at least a format version, which an older Penstock refuses by name."""
     return msgspec.structs.replace(lake, format_version=max(lake.format_version, version))
 
 
 def with_moved_root(lake: LakeDescription, old: str, new: str) -> LakeDescription:
     """The lake with the files below a root at another place; ``InvalidRequest`` if that cannot be."""
-    return _with_moved(lake, map_roots(lake.moved_roots, _all_roots(lake), old, new))
+    return _replace_moved_roots(lake, map_roots(lake.moved_roots, _list_roots(lake), old, new))
 
 
 def without_moved_root(lake: LakeDescription, location: str) -> LakeDescription:
     """The lake with the files of a root where they were at first; ``InvalidRequest`` if it was not mapped."""
-    return _with_moved(lake, unmap_root(lake.moved_roots, _all_roots(lake), location))
+    return _replace_moved_roots(lake, unmap_root(lake.moved_roots, _list_roots(lake), location))
 
 
-def _all_roots(lake: LakeDescription) -> list[str]:
+def _list_roots(lake: LakeDescription) -> list[str]:
     return [root for root in (lake.warehouse, *lake.roots) if root]
 
 
-def _with_moved(lake: LakeDescription, moved: tuple[MovedRoot, ...]) -> LakeDescription:
+def _replace_moved_roots(lake: LakeDescription, moved: tuple[MovedRoot, ...]) -> LakeDescription:
     changed = msgspec.structs.replace(lake, moved_roots=moved)
-    return with_room(lake, with_version(changed, MOVED_ROOTS_VERSION))
+    return check_description_size(lake, set_minimum_version(changed, MOVED_ROOTS_VERSION))
 
 
-def with_room(before: LakeDescription, after: LakeDescription) -> LakeDescription:
+def check_description_size(before: LakeDescription, after: LakeDescription) -> LakeDescription:
     """A description into which somebody puts something; ``InvalidRequest`` if it gets too large by that.
 
     One that was too large already may stay so, and shrink.
@@ -282,7 +282,7 @@ def with_room(before: LakeDescription, after: LakeDescription) -> LakeDescriptio
     )
 
 
-def new_description(
+def make_description(
     created_us: int, default_branch: str, warehouse: str, roots: tuple[str, ...]
 ) -> LakeDescription:
     return LakeDescription(
@@ -320,7 +320,7 @@ def require_unused(store: Store) -> None:
     if is_incomplete_lake(store) or find_description(store) is not None:
         return
     raise Damaged(
-        f"the lake at {place_of(store)} is damaged: its description is missing, but other parts of it are "
+        f"the lake at {get_place(store)} is damaged: its description is missing, but other parts of it are "
         "there. Nothing was changed. Restore the lake's database from a backup.",
         url=store.url,
     )
@@ -410,7 +410,8 @@ def require_no_backup(lake: LakeDescription, store: Store) -> None:
     """``InvalidRequest`` if a store holds backups: nobody opens them as a lake."""
     if lake.is_backup:
         raise InvalidRequest(
-            f"{place_of(store)} holds backups of lake {lake.id}, and is not a lake\n  To restore a backup as "
+            f"{get_place(store)} holds backups of lake {lake.id}, and is not a lake\n"
+            "  To restore a backup as "
             "a lake: penstock restore-backup BACKUP PLACE",
             url=store.url,
         )
@@ -460,11 +461,11 @@ def raise_version(store: Store, settings: Settings, version: int) -> None:
     """Let the lake have at least a format version, so that an older Penstock refuses it by name."""
     lake = find_description(store)
     if lake is not None and lake.format_version < version:
-        change_description(store, settings, lambda lake: with_version(lake, version))
+        change_description(store, settings, lambda lake: set_minimum_version(lake, version))
 
 
 def _not_found_error(store: Store) -> LakeNotFound:
-    return LakeNotFound(f"there is no lake at {place_of(store)}", url=store.url)
+    return LakeNotFound(f"there is no lake at {get_place(store)}", url=store.url)
 
 
 def _encode_row(description: LakeDescription) -> Row:

@@ -27,17 +27,17 @@ from penstock.kernel.format import (
     OpenTransaction,
     Table,
 )
-from penstock.kernel.lake_state import StateOverlay, StateView, prefix_end
-from penstock.kernel.ledger import LedgerChange, TableChange, last_content, ledger_entry
-from penstock.kernel.objects import Objects, PendingObjects, check_object, content_of, split_value
+from penstock.kernel.lake_state import StateOverlay, StateView, find_prefix_end
+from penstock.kernel.ledger import LedgerChange, TableChange, find_last_content, read_ledger_entry
+from penstock.kernel.objects import Objects, PendingObjects, check_object, read_content, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, Namespace, content_bytes, decode_content
+from penstock.model.content import AnyContent, Namespace, decode_content, encode_checked_content
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Intent, Large, Value
 from penstock.model.references import Reference
-from penstock.model.transactions import transaction_of
+from penstock.model.transactions import read_transaction
 
 if TYPE_CHECKING:
     from penstock.kernel.table_horizons import TableHorizon, TableHorizons
@@ -100,26 +100,26 @@ class Edit:
         """The request's own, from its preparation to its last turn."""
         return self._occasion.notes
 
-    def content(self, key: bytes) -> AnyContent | None:
+    def find_content(self, key: bytes) -> AnyContent | None:
         """What a key holds, with the changes so far."""
         return self.decode_value(self.view.get(key))
 
     def decode_value(self, value: Value | None) -> AnyContent | None:
         """The content behind a value, which may be of this edit."""
         if isinstance(value, Large) and (value.parts[0] in self._blobs or value.parts[0] in self._earlier):
-            return decode_content(b"".join(map(self._read, value.parts)))
-        return content_of(self._objects, value)
+            return decode_content(b"".join(map(self._read_object, value.parts)))
+        return read_content(self._objects, value)
 
-    def table(self, key: Key, content: AnyContent | None, after: AnyContent | None = None) -> Table:
+    def open_table(self, key: Key, content: AnyContent | None, after: AnyContent | None = None) -> Table:
         """A table as its format wants to see it; ``after`` is what it may become where nothing is."""
         reference, notes, may_read, is_repeated, brings_undone = self._occasion
         last: AnyContent | None = None
         if content is None and after is not None:
-            last = last_content(lambda stored: self.decode_value(self._below.get(stored)), after.id)
+            last = find_last_content(lambda stored: self.decode_value(self._below.get(stored)), after.id)
         return Table(
             key,
             content,
-            self._read,
+            self._read_object,
             branch=reference.name,
             is_default=self._formats.is_default(reference.name),
             incarnation=reference.incarnation,
@@ -135,7 +135,7 @@ class Edit:
     @cached_property
     def _open_transaction(self) -> OpenTransaction | None:
         """The transaction on whose branch this is tried, if it is one's."""
-        transaction = transaction_of(self._occasion.reference)
+        transaction = read_transaction(self._occasion.reference)
         if transaction is None:
             return None
         is_default = self._formats.is_default(transaction.target)
@@ -143,23 +143,23 @@ class Edit:
 
     def is_strange(self, identity: UUID | None) -> bool:
         """Whether the branch never had a table of this id."""
-        return identity is not None and ledger_entry(self.content, identity) is None
+        return identity is not None and read_ledger_entry(self.find_content, identity) is None
 
-    def _read(self, object_id: ObjectId) -> bytes:
+    def _read_object(self, object_id: ObjectId) -> bytes:
         data = self._blobs.get(object_id) or self._earlier.get(object_id)
         blob = check_object(object_id, data) if data is not None else self._objects.get(object_id)
         if not isinstance(blob, Blob):
             raise Damaged(f"object {object_id.hex()} holds no bytes", objects=[object_id.hex()])
         return blob.data
 
-    def put(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:
+    def put_content(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:
         """Let a key hold a content (or nothing). ``identity`` is for one that has no id yet."""
         if content is None:
             self.put_value(key, None)
             return
         if content.id is None:
             content = msgspec.structs.replace(content, id=identity or uuid4())
-        value, blobs = split_value(content_bytes(content))
+        value, blobs = split_value(encode_checked_content(content))
         self._blobs.update(blobs)
         self.put_value(key, value)
 
@@ -173,7 +173,7 @@ class Edit:
     def put_applied(self, key: bytes, applied: AppliedChange, identity: UUID | None = None) -> None:
         """Let a key hold what its format decided."""
         self._blobs.update(applied.blobs)
-        self.put(key, applied.content, identity)
+        self.put_content(key, applied.content, identity)
 
     @staticmethod
     def check_held(key: Key, content: AnyContent, *earlier: AnyContent | None) -> None:
@@ -193,7 +193,7 @@ class Edit:
         """Remember that a managed key was brought into a given state."""
         self._intents.append(Intent(key, managing.name, b"", True))
 
-    def refuse(self, key: Key, refused: FormatRefused) -> None:
+    def refuse_key(self, key: Key, refused: FormatRefused) -> None:
         if not refused.clashes:
             self.conflicts.append(
                 Conflict(
@@ -216,20 +216,20 @@ class Edit:
         for parent in key.parents:
             stored = parent.encode()
             if self.view.get(stored) is None:
-                self.put(stored, Namespace())
+                self.put_content(stored, Namespace())
 
     def keep_filled_namespaces(self) -> list[Key]:
         """Leave namespaces that would go although something is in them; they are returned."""
         kept_keys: list[Key] = []
         for stored in sorted((key for key, value in self._changes.items() if value is None), reverse=True):
             before, inside = self._below.get(stored), stored + b"\0"
-            is_filled = next(iter(self.view.scan(inside, prefix_end(inside))), None) is not None
+            is_filled = next(iter(self.view.scan(inside, find_prefix_end(inside))), None) is not None
             if is_filled and isinstance(self.decode_value(before), Namespace):
                 self.put_value(stored, before)
                 kept_keys.append(Key.decode(stored))
         return kept_keys
 
-    def check(self) -> None:
+    def check_result(self) -> None:
         """Check the result as a whole, and note where its tables are.
 
         A key needs its namespaces, a namespace that goes must be empty, and a managed table has one key.
@@ -239,14 +239,14 @@ class Edit:
         changed = sorted(self._changes)
         for stored in changed:
             key = Key.decode(stored)
-            before, after = self.decode_value(self._below.get(stored)), self.content(stored)
+            before, after = self.decode_value(self._below.get(stored)), self.find_content(stored)
             if after is not None:
                 for parent in key.parents:
                     if parent not in missing and parent not in checked:
                         self._check_parent(parent, missing, checked)
             if isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self._check_emptied(key, stored, changed)
-            managing = self._formats.managing(after, before)
+            managing = self._formats.find_managing_format(after, before)
             if managing is not None:
                 self.tables[key] = TableChange(managing, before, after)
         if self.tables:
@@ -266,7 +266,7 @@ class Edit:
         for key, horizon, is_behind in self._find_erased(self._formats.horizons_at_turn()):
             if is_behind:
                 raise horizon.expired_error()
-            self.refuse(key, FormatRefused(BEING_ERASED))
+            self.refuse_key(key, FormatRefused(BEING_ERASED))
 
     def _find_erased(self, horizons: TableHorizons | None) -> Iterator[tuple[Key, TableHorizon, bool]]:
         """The tables that would go on from a state that is erased, or is about to be, and whether it is."""
@@ -284,15 +284,15 @@ class Edit:
 
     def _write_table_ledger(self) -> None:
         """Write at which key and location the edit's tables are now; two tables at one location conflict."""
-        ledger = LedgerChange(self.content, self._formats, self.tables)
+        ledger = LedgerChange(self.find_content, self._formats, self.tables)
         if len(ledger.touched_keys) > 1:
             self.view.get_many(ledger.touched_keys)  # with one request a level of the tree
-        self.conflicts += ledger.conflicts()
-        for stored, entry in ledger.entries():
-            self.put(stored, entry)
+        self.conflicts += ledger.find_conflicts()
+        for stored, entry in ledger.make_entries():
+            self.put_content(stored, entry)
 
     def _check_parent(self, parent: Key, missing: set[Key], checked: set[Key]) -> None:
-        content = self.content(parent.encode())
+        content = self.find_content(parent.encode())
         if isinstance(content, Namespace):
             checked.add(parent)
             return
@@ -301,13 +301,15 @@ class Edit:
         self.conflicts.append(Conflict(kind, parent))
 
     def _check_emptied(self, key: Key, stored: bytes, changed: list[bytes]) -> None:
-        below, end = stored + b"\0", prefix_end(stored + b"\0")
+        below, end = stored + b"\0", find_prefix_end(stored + b"\0")
         mine = changed[bisect_left(changed, below) : bisect_left(changed, end or b"")]
         is_put_below = any(self._changes[key] is not None for key in mine)
         if is_put_below or any(key not in self._changes for key, _ in self._below.scan(below, end)):
             self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
 
-    def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> CommitDraft:
+    def make_draft(
+        self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()
+    ) -> CommitDraft:
         """The commit that this edit asks for."""
         return CommitDraft(self._changes, meta, key, further_parents, tuple(self._intents), self._blobs)
 
@@ -319,7 +321,7 @@ class Edit:
 # Conflicts: comparing what a writer saw at a key with what is there now.
 
 
-def describe(content: AnyContent | None) -> str:
+def describe_content(content: AnyContent | None) -> str:
     """A content in a few words: its type, always first, where it is, and the beginning of its id."""
     if content is None:
         return ""
@@ -328,7 +330,7 @@ def describe(content: AnyContent | None) -> str:
     return f"{content.type}{' ' + place if place else ''}{identity}"
 
 
-def compare(key: Key, expected: AnyContent | None, content: AnyContent | None) -> Conflict:
+def describe_difference(key: Key, expected: AnyContent | None, content: AnyContent | None) -> Conflict:
     """The conflict between two different contents of a key."""
     if expected is None:
         kind = ConflictKind.KEY_EXISTS
@@ -340,7 +342,7 @@ def compare(key: Key, expected: AnyContent | None, content: AnyContent | None) -
         kind = ConflictKind.CONTENT_ID_DIFFERS
     else:
         kind = ConflictKind.VALUE_DIFFERS
-    return Conflict(kind, key, describe(expected), describe(content))
+    return Conflict(kind, key, describe_content(expected), describe_content(content))
 
 
 # Landing: what formats are told once what a request did to their tables is visible.
@@ -354,7 +356,7 @@ class LandingNotice:
         self._tables: dict[Key, tuple[TableChange, int]] = {}
         self._commits = 0
 
-    def add(self, tables: Mapping[Key, TableChange]) -> None:
+    def add_tables(self, tables: Mapping[Key, TableChange]) -> None:
         """What the next commit changes."""
         self._tables.update((key, (change, self._commits)) for key, change in tables.items())
         self._commits += 1

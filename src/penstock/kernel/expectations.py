@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
 from penstock.kernel.chain import CommitChain
-from penstock.kernel.checks import NOBODY_ASKS, proposal_of, run_check
+from penstock.kernel.checks import NOBODY_ASKS, make_proposal, run_check
 from penstock.kernel.records import KeepRow
 from penstock.kernel.references import NOTE_MAX_BYTES, ReferenceDecision
 from penstock.model.commits import CommitMeta
@@ -22,9 +22,9 @@ from penstock.model.encoding import ObjectId
 from penstock.model.expectations import (
     Expectation,
     check_expectation,
-    expectations_of,
+    encode_expectations,
     has_expectations,
-    note_of,
+    read_expectations,
 )
 from penstock.model.keys import Key
 from penstock.model.references import Event, Kind, Reference
@@ -69,9 +69,9 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
         fingerprint_head = reference.head
         if expectation.name not in {expectation.name for expectation in _require_expectations(reference)}:
             _require_held(kernel, reference, expectation)
-        expecting = kernel.references.swap(branch, decide, expectation.who)
+        expecting = kernel.references.swap_reference(branch, decide, expectation.who)
         if expecting is not None:
-            return expectations_of(expecting)
+            return read_expectations(expecting)
     raise RetriesExhausted(
         f"the tables of '{expectation.name}' changed {kernel.settings.tries_max} times on '{branch}' while "
         "the expectation was checked. Nothing was added; try again when there is less traffic.",
@@ -84,7 +84,7 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
 
     def decide(row: Row | None) -> ReferenceDecision:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
-        known_expectations = expectations_of(reference)
+        known_expectations = read_expectations(reference)
         remaining_expectations = tuple(
             expectation for expectation in known_expectations if expectation.name != name
         )
@@ -92,7 +92,7 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
             raise InvalidRequest(f"'{branch}' has no expectation '{name}'", name=branch)
         return _move_with(reference, remaining_expectations)
 
-    return expectations_of(kernel.references.swap(branch, decide, who))
+    return read_expectations(kernel.references.swap_reference(branch, decide, who))
 
 
 def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
@@ -101,11 +101,11 @@ def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
             f"'{reference.name}' is a program's private branch, which cannot have expectations",
             name=reference.name,
         )
-    return expectations_of(reference)
+    return read_expectations(reference)
 
 
 def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> ReferenceDecision:
-    note = note_of(expectations)
+    note = encode_expectations(expectations)
     if len(note) > NOTE_MAX_BYTES:
         raise InvalidRequest(
             f"the expectations of '{reference.name}' would have {len(note)} bytes, more than the limit of "
@@ -120,7 +120,7 @@ def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation
     engine = kernel.checks.engine
     if engine is None:
         raise InvalidRequest(NOBODY_ASKS)
-    shown = proposal_of(reference, CommitChain(kernel.objects, reference.head), CommitMeta(), [])
+    shown = make_proposal(reference, CommitChain(kernel.objects, reference.head), CommitMeta(), [])
     reason = run_check(expectation.name, lambda proposal: engine.find_violation(proposal, expectation), shown)
     if reason is not None:
         raise CommitVetoed(
@@ -135,6 +135,6 @@ def _have_different_keys(kernel: Kernel, commit_id: ObjectId, other: ObjectId, k
     """Whether two commits have different things at some of the keys."""
     if commit_id == other:
         return False
-    before, after = kernel.state(commit_id), kernel.state(other)
+    before, after = kernel.read_state(commit_id), kernel.read_state(other)
     stored = [key.encode() for key in keys]
     return before.get_many(stored) != after.get_many(stored)

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.kernel.description import EXPIRED_VERSION, LakeDescription
-from penstock.kernel.objects import Objects, parts_of, split_blobs
+from penstock.kernel.objects import Objects, list_blobs_of_values, split_blobs
 from penstock.model.encoding import ObjectId
 
 ROW_MAX: Final = 256
@@ -50,11 +50,11 @@ class ExpiredCommits(Collection[ObjectId]):
         return hash(self._data)
 
 
-def expired_commits(lake: LakeDescription, objects: Objects) -> ExpiredCommits:
+def read_expired_commits(lake: LakeDescription, objects: Objects) -> ExpiredCommits:
     """The commits that have expired, as a lake's description has them; ``Damaged`` if they cannot be read."""
     if lake.more_expired is None:
         return ExpiredCommits(b"".join(sorted(lake.expired)))
-    data = objects.read(lake.more_expired)
+    data = objects.read_value(lake.more_expired)
     if len(data) % ID_BYTES:
         names = [part.hex() for part in lake.more_expired.parts]
         raise Damaged(
@@ -64,7 +64,7 @@ def expired_commits(lake: LakeDescription, objects: Objects) -> ExpiredCommits:
     return ExpiredCommits(data)
 
 
-def with_expired(
+def record_expired_commits(
     lake: LakeDescription, expired: Iterable[ObjectId]
 ) -> tuple[LakeDescription, dict[ObjectId, bytes]]:
     """The lake with these commits as the expired ones, and the blobs that have to be stored with its row.
@@ -79,6 +79,6 @@ def with_expired(
     return msgspec.structs.replace(lake, format_version=version, expired=(), more_expired=value), blobs
 
 
-def blobs_of(lake: LakeDescription) -> list[ObjectId]:
+def list_blobs_of_lake(lake: LakeDescription) -> list[ObjectId]:
     """The objects that a lake's description needs."""
-    return parts_of((lake.more_expired, *(backup.heads for backup in lake.backups)))
+    return list_blobs_of_values((lake.more_expired, *(backup.heads for backup in lake.backups)))

@@ -25,7 +25,7 @@ import msgspec
 from penstock.errors import InvalidContent, InvalidRequest, PenstockError
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable, Unknown
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary, MergeMode
 from penstock.model.objects import OBJECT_MAX_BYTES, Blob, Holder, decode_object
@@ -161,15 +161,15 @@ class LaterCommitLookup:
     @property
     def after(self) -> tuple[bytes, ...] | None:
         """The intents of those that build on it; ``None`` if not all of them are known."""
-        return _intents_of(commit for commit in self.commits if not commit.is_parallel)
+        return _list_intents(commit for commit in self.commits if not commit.is_parallel)
 
     @property
     def parallel(self) -> tuple[bytes, ...] | None:
         """The intents of those that do not build on it; likewise."""
-        return _intents_of(commit for commit in self.commits if commit.is_parallel)
+        return _list_intents(commit for commit in self.commits if commit.is_parallel)
 
 
-def _intents_of(commits: Iterable[LaterCommit]) -> tuple[bytes, ...] | None:
+def _list_intents(commits: Iterable[LaterCommit]) -> tuple[bytes, ...] | None:
     intents: list[bytes] = []
     for commit in commits:
         if commit.intents is None:
@@ -263,14 +263,14 @@ def blob(data: bytes, held: Sequence[ObjectId] = ()) -> tuple[ObjectId, bytes]:
     packed = encode(Holder(data, tuple(held)) if held else Blob(data))
     if len(packed) > OBJECT_MAX_BYTES:
         raise InvalidContent(f"a blob can have at most {OBJECT_MAX_BYTES} bytes, got {len(data)}; split it")
-    return object_id(packed), packed
+    return hash_object(packed), packed
 
 
 class AppliedChange(NamedTuple):
     """What a change makes of a table.
 
-    ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held``, or that
-    of an object it names, names their ids. ``intent`` is stored for a merge to replay instead of the one
+    ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held``, or
+    that of an object it names, names their ids. ``intent`` is stored for a merge to replay instead of the one
     that the change came with, where a shorter one will do; or beside those that were merged. ``is_opaque``
     tells of a merge that the table cannot be replayed from what was merged.
     """
@@ -344,7 +344,7 @@ class Format:
         applied = AppliedChange(table.content)
         for intent in intents:
             change = Change(table.key, self.name, intent)
-            read = reader_with(table.read, applied.blobs)
+            read = make_object_reader(table.read, applied.blobs)
             step = self.apply(
                 msgspec.structs.replace(table, content=applied.content, read=read), change, None
             )
@@ -477,7 +477,7 @@ class Format:
         return None
 
 
-def reader_with(
+def make_object_reader(
     read: Callable[[ObjectId], bytes], blobs: Mapping[ObjectId, bytes]
 ) -> Callable[[ObjectId], bytes]:
     """Reads kernel objects, also some that are not stored yet."""
@@ -541,7 +541,7 @@ class Formats:
         changed a horizon."""
         self._horizon_looks += 1
 
-    def by_name(self, name: str) -> Format | None:
+    def find_format(self, name: str) -> Format | None:
         if name not in self._by_name:
             self._add_others()
         return self._by_name.get(name)
@@ -550,7 +550,7 @@ class Formats:
         """What is said of a change that names a format which is not there."""
         return self.describe_unknown(f"'{key}' cannot be changed: there is no format '{name}'")
 
-    def managing(self, *contents: AnyContent | None) -> Format | None:
+    def find_managing_format(self, *contents: AnyContent | None) -> Format | None:
         """The format that manages the first of some contents that any does."""
         for content in contents if self.all else ():
             if content is not None:
@@ -558,7 +558,7 @@ class Formats:
                     if format_.manages(content):
                         return format_
         is_foreign = any(isinstance(content, Unknown) and content.type_name for content in contents)
-        return self.managing(*contents) if is_foreign and self._add_others() else None
+        return self.find_managing_format(*contents) if is_foreign and self._add_others() else None
 
     def _add_others(self) -> bool:
         """Whether formats of other packages have come to be known by this."""

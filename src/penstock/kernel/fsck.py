@@ -13,18 +13,18 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import ROW_NAME, LakeDescription, read_description
-from penstock.kernel.expired import blobs_of, expired_commits
-from penstock.kernel.jobs import JOBS, job_rows
-from penstock.kernel.object_checks import TreeChecker, flaws
+from penstock.kernel.expired import list_blobs_of_lake, read_expired_commits
+from penstock.kernel.jobs import JOBS, read_job_rows
+from penstock.kernel.object_checks import TreeChecker, find_object_flaws
 from penstock.kernel.objects import check_stored, expand_keys
-from penstock.kernel.reachable import BLOCK, HistoryHorizon, Progress, ReachableObjects, silent
+from penstock.kernel.reachable import BLOCK, HistoryHorizon, Progress, ReachableObjects, show_no_progress
 from penstock.kernel.read_ahead import ReadAhead
-from penstock.kernel.records import rows_of_kind
+from penstock.kernel.records import list_rows_of_kind
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.skip_pointers import ChainLink
-from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
-from penstock.kernel.tokens import TOKENS, token_rows
-from penstock.model.content import AnyContent, Unknown, content_types, decode_content, type_bytes
+from penstock.kernel.table_horizons import HORIZONS, TableHorizons, read_horizon_rows
+from penstock.kernel.tokens import TOKENS, read_token_rows
+from penstock.model.content import AnyContent, Unknown, decode_content, encode_type, load_content_types
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import (
@@ -39,7 +39,7 @@ from penstock.model.objects import (
     Value,
 )
 from penstock.model.references import Event, Kind, Reference
-from penstock.model.transactions import transaction_of
+from penstock.model.transactions import read_transaction
 from penstock.stores.port import Row
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def fsck(
-    kernel: Kernel, progress: Progress = silent, inspect: Inspect = lambda _key, _content: ()
+    kernel: Kernel, progress: Progress = show_no_progress, inspect: Inspect = lambda _key, _content: ()
 ) -> CheckResult:
     """Check everything that the lake's references lead to, and that whatever else is stored can be read.
 
@@ -101,9 +101,9 @@ class _Fsck:
         self._roots: dict[ObjectId, None] = {}
         """Of commits that were read since trees were checked last."""
         self._inspected = tuple(
-            kind for kind in content_types().values() if kind.holds_trees or kind is Unknown
+            kind for kind in load_content_types().values() if kind.holds_trees or kind is Unknown
         )
-        self._type_bytes = frozenset(map(type_bytes, self._inspected))
+        self._type_bytes = frozenset(map(encode_type, self._inspected))
         self._trees = TreeChecker(kernel.objects)
         self._reader = ReadAhead(kernel.store.uncached)
         self._read = 0
@@ -112,12 +112,15 @@ class _Fsck:
         lake = read_description(self._kernel.store)
         horizons = self._read_table_horizons()
         reach = ReachableObjects(
-            self._fetch, self._expired_commits(lake), horizons.objects_of, self._check_trees
+            self._fetch_objects,
+            self._read_expired_commits(lake),
+            horizons.list_retained_objects,
+            self._check_trees,
         )
-        reach.blobs(blobs_of(lake), "by the lake's description")
-        references = list(self._readable_references())
-        reach.log(reference.log for reference in references)
-        reach.commits(
+        reach.mark_blobs(list_blobs_of_lake(lake), "by the lake's description")
+        references = list(self._list_readable_references())
+        reach.mark_log_entries(reference.log for reference in references)
+        reach.mark_commits(
             [reference.head for reference in references if reference.kind is not Kind.DELETED],
             HistoryHorizon(),
         )
@@ -138,16 +141,16 @@ class _Fsck:
         self._check_ended_transactions()
         return CheckResult(len(references), commits, objects, tuple(self._damages))
 
-    def _expired_commits(self, lake: LakeDescription) -> Collection[ObjectId]:
+    def _read_expired_commits(self, lake: LakeDescription) -> Collection[ObjectId]:
         try:
-            return expired_commits(lake, self._kernel.objects)
+            return read_expired_commits(lake, self._kernel.objects)
         except Damaged as damaged:
             self._report_damage(ROW_NAME, damaged.message)
             return ()
 
     def _read_table_horizons(self) -> TableHorizons:
         horizons = []
-        for row in horizon_rows(self._kernel.store):
+        for row in read_horizon_rows(self._kernel.store):
             try:
                 horizons.append(HORIZONS.decode_row(row))
             except Damaged as damaged:
@@ -157,21 +160,21 @@ class _Fsck:
     def _report_damage(self, name: str, subject: str) -> None:
         self._damages[Damage(name, subject)] = None
 
-    def _readable_references(self) -> Iterator[Reference]:
+    def _list_readable_references(self) -> Iterator[Reference]:
         """Those whose rows can be read."""
         for row in self._read_rows():
             try:
                 reference = decode_reference_row(row)
-                transaction_of(reference)
+                read_transaction(reference)
                 yield reference
             except Damaged as damaged:
                 self._report_damage(row.name, damaged.message)
 
     def _read_rows(self) -> Iterator[Row]:
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION):
-            yield from rows_of_kind(self._kernel.store, kind)
+            yield from list_rows_of_kind(self._kernel.store, kind)
 
-    def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def _fetch_objects(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         objects: dict[ObjectId, AnyObject] = {}
         for object_id, data in self._reader.fetch(ids).items():
             try:
@@ -180,11 +183,11 @@ class _Fsck:
                 self._report_damage(object_id.hex(), damaged.message)
                 continue
             objects[object_id] = whole = expand_keys(stored)
-            for what in flaws(stored, whole, data):
+            for what in find_object_flaws(stored, whole, data):
                 self._report_damage(object_id.hex(), what)
             self._remember_object(object_id, whole)
             if isinstance(whole, Leaf | Node):
-                self._kernel.objects.remember(object_id, whole, len(data))
+                self._kernel.objects.cache_decoded(object_id, whole, len(data))
         self._read += len(ids)
         self._progress("checked", self._read)
         return objects
@@ -210,14 +213,14 @@ class _Fsck:
         token = b""
         while True:
             page, token = self._kernel.store.scan(token, BLOCK)
-            self._fetch([stored.id for stored in page if stored.id not in seen])
+            self._fetch_objects([stored.id for stored in page if stored.id not in seen])
             if not token:
                 return
 
     def _check_trees(self) -> None:
         """The trees of commits that were read just now: their nodes are in memory still."""
         for root in self._roots:
-            for object_id, what in self._trees.flaws(root):
+            for object_id, what in self._trees.find_tree_flaws(root):
                 self._report_damage(object_id.hex(), what)
         self._roots = {}
 
@@ -225,33 +228,33 @@ class _Fsck:
         """Tables with trees of their own, those trees; and what the formats say of them."""
         for value, stored in self._tables.items():
             try:
-                content, key = decode_content(self._kernel.objects.read(value)), str(Key.decode(stored))
+                content, key = decode_content(self._kernel.objects.read_value(value)), str(Key.decode(stored))
             except (Damaged, msgspec.MsgspecError, ValueError):
                 continue  # reported by whoever follows it
             if not isinstance(content, self._inspected) or horizons.is_behind(content):
                 continue
             for root in content.objects if content.holds_trees else ():
-                for object_id, what in self._trees.flaws(root):
+                for object_id, what in self._trees.find_tree_flaws(root):
                     self._report_damage(object_id.hex(), what)
             for name, what in self._inspect(key, content):
                 self._report_damage(name, what)
 
     def _check_jobs(self) -> None:
-        for row in job_rows(self._kernel.store):
+        for row in read_job_rows(self._kernel.store):
             try:
                 JOBS.decode_row(row)
             except Damaged as damaged:
                 self._report_damage(row.name, damaged.message)
 
     def _check_ended_transactions(self) -> None:
-        for row in rows_of_kind(self._kernel.store, Kind.ENDED_TRANSACTION):
+        for row in list_rows_of_kind(self._kernel.store, Kind.ENDED_TRANSACTION):
             try:
-                transaction_of(decode_reference_row(row))
+                read_transaction(decode_reference_row(row))
             except Damaged as damaged:
                 self._report_damage(row.name, damaged.message)
 
     def _check_tokens(self) -> None:
-        for row in token_rows(self._kernel.store):
+        for row in read_token_rows(self._kernel.store):
             try:
                 TOKENS.decode_row(row).check()
             except (Damaged, InvalidRequest) as wrong:
@@ -307,12 +310,12 @@ class _Fsck:
                 self._report_damage(
                     commit_id.hex(), f"uses {count} changes of segment {segment.hex()}, which has {length}"
                 )
-        if _is_wrong_jump(self._commit, commit):
+        if _is_wrong_jump(self._read_commit, commit):
             self._report_damage(
                 commit_id.hex(), "has a skip link to a commit that is not one of its first-parent ancestors"
             )
-        first = self._commit(commit.parent)
-        further = [self._commit(parent) for parent in commit.further_parents]
+        first = self._read_commit(commit.parent)
+        further = [self._read_commit(parent) for parent in commit.further_parents]
         if first is None or None in further:
             return  # cut off by the horizon, or reported as missing
         if commit.depth != first.depth + 1:
@@ -326,7 +329,7 @@ class _Fsck:
         if commit.generation != 1 + max(parent.generation for parent in (first, *further) if parent):
             self._report_damage(commit_id.hex(), "has a generation that does not follow from its parents'")
 
-    def _commit(self, commit_id: ObjectId) -> CommitObject | None:
+    def _read_commit(self, commit_id: ObjectId) -> CommitObject | None:
         return BEGINNING if commit_id == NO_COMMIT else self._commits.get(commit_id)
 
     def _find_entry(self, entry_id: ObjectId) -> CommitObject | LogEntry | None:

@@ -53,7 +53,7 @@ class GracePeriods(msgspec.Struct, frozen=True, array_like=True):
         return int(self.data_grace_days * DAY_US)
 
 
-def new_grace(
+def make_grace_periods(
     before: GracePeriods, grace_s: float | None, data_grace_days: float | None, now_us: int
 ) -> GracePeriods:
     """A new grace of a lake; what is not given stays. ``InvalidRequest`` for less than a lake may say."""
@@ -78,7 +78,7 @@ def new_grace(
     return new
 
 
-def with_grace(graces: tuple[GracePeriods, ...], new: GracePeriods) -> tuple[GracePeriods, ...]:
+def add_grace_periods(graces: tuple[GracePeriods, ...], new: GracePeriods) -> tuple[GracePeriods, ...]:
     """The graces of a lake once a new one holds; those are left out that nobody has to heed any more.
 
     ``InvalidRequest`` if it was changed too often for all of them to be remembered.
@@ -121,7 +121,7 @@ class GracePeriodRules:
 
     def require_agreed(self) -> None:
         """``InvalidRequest`` if this process was to sweep by shorter periods than the lake's."""
-        lake, settings = self._of_sweeps(), self._settings
+        lake, settings = self._find_sweep_grace(), self._settings
         if settings.idempotency_days < IDEMPOTENCY_DAYS and not settings.nobody_writes:
             raise InvalidRequest(
                 f"idempotency_days must be at least {IDEMPOTENCY_DAYS:g}, got {settings.idempotency_days:g}: "
@@ -139,22 +139,22 @@ class GracePeriodRules:
                     "shorten the period from now on: penstock grace"
                 )
 
-    def of_sweeps(self, data_min_days: float = 0.0) -> GracePeriods:
+    def find_sweep_grace(self, data_min_days: float = 0.0) -> GracePeriods:
         """How long a sweep leaves alone what nothing leads to.
 
         ``data_min_days`` is what writers of a format rely on without asking the lake.
         """
-        lake = self._of_sweeps()
+        lake = self._find_sweep_grace()
         lake = GracePeriods(lake.grace_s, max(lake.data_grace_days, data_min_days))
         return self._choose_grace(lake, max)
 
-    def of_writers(self) -> GracePeriods:
+    def find_writer_grace(self) -> GracePeriods:
         """What a writer relies on for what it writes from now on."""
         return self._choose_grace((self._find() or (GracePeriods(),))[-1], min)
 
-    def of_the_past(self) -> GracePeriods:
+    def find_past_grace(self) -> GracePeriods:
         """What a writer relies on for what was written, or left behind, before it asks."""
-        *former, current = self._with_ends()
+        *former, current = self._list_grace_periods_with_ends()
         now_us = self._clock()
         grace = current[0]
         objects = [past_grace.grace_s for past_grace, end_us in former if end_us + grace.objects_us > now_us]
@@ -165,14 +165,14 @@ class GracePeriodRules:
             GracePeriods(min([grace.grace_s, *objects]), min([grace.data_grace_days, *data])), min
         )
 
-    def _of_sweeps(self) -> GracePeriods:
-        heeded, now_us = self._with_ends(), self._clock()
+    def _find_sweep_grace(self) -> GracePeriods:
+        heeded, now_us = self._list_grace_periods_with_ends(), self._clock()
         return GracePeriods(
             max(grace.grace_s for grace, end_us in heeded if end_us + grace.objects_us > now_us),
             max(grace.data_grace_days for grace, end_us in heeded if end_us + grace.data_us > now_us),
         )
 
-    def _with_ends(self) -> list[tuple[GracePeriods, int]]:
+    def _list_grace_periods_with_ends(self) -> list[tuple[GracePeriods, int]]:
         """The graces of the lake, each with the time until when it holds, or held."""
         graces = self._find() or (GracePeriods(),)
         return [*zip(graces, [*(grace.since_us for grace in graces[1:]), FOREVER_US], strict=True)]

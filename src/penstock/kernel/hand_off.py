@@ -25,8 +25,8 @@ class HandOffRow(Protocol):
     def sends(self) -> int:
         """How often its commit was sent."""
 
-    def as_landed(self, commit: ObjectId, now_us: int) -> Self: ...
-    def as_aborted(self, why: str, now_us: int) -> Self: ...
+    def mark_landed(self, commit: ObjectId, now_us: int) -> Self: ...
+    def mark_aborted(self, why: str, now_us: int) -> Self: ...
 
 
 class CommitInDoubt:
@@ -69,7 +69,7 @@ class HandOff(Generic[V, K]):
 
     def note_landed(self, record: K, commit: ObjectId) -> K:
         """Note that its commit has landed."""
-        return self._end_record(record, lambda item, now_us: item.as_landed(commit, now_us))
+        return self._end_record(record, lambda item, now_us: item.mark_landed(commit, now_us))
 
     def note_refused(self, record: K, why: str, *, is_alone: bool = False, is_certain: bool = True) -> K:
         """Note that its commit was refused; it may have landed after all, by another sending.
@@ -82,7 +82,7 @@ class HandOff(Generic[V, K]):
         def decide(item: V, now_us: int) -> V | KeepRow[CommitInDoubt]:
             if not is_alone and (item.sends > 1 or not is_certain):
                 return KeepRow(IN_DOUBT)
-            return item.as_aborted(why, now_us)
+            return item.mark_aborted(why, now_us)
 
         ended = self._rows.change_committing(record, decide)
         return self.call_off(record, why) if isinstance(ended, CommitInDoubt) else ended
@@ -93,7 +93,7 @@ class HandOff(Generic[V, K]):
         commit = self._dispatch.call_off(self._rows.describe_sent(record))
         if commit is not None:
             return self.note_landed(record, commit)
-        return self._end_record(record, lambda item, now_us: item.as_aborted(why, now_us))
+        return self._end_record(record, lambda item, now_us: item.mark_aborted(why, now_us))
 
     def _end_record(self, record: K, end: Callable[[V, int], V]) -> K:
         ended = self._rows.change_committing(record, end)

@@ -11,7 +11,7 @@ from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skip_pointers
 from penstock.kernel.objects import Objects
 from penstock.kernel.read_ahead import LINKS_MAX, list_next
-from penstock.kernel.time_limits import step
+from penstock.kernel.time_limits import check_read_may_go_on
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject
 
@@ -44,18 +44,18 @@ class CommitWalk(Iterator[tuple[ObjectId, CommitObject]]):
             for number in range(0, len(starts), BLOCK):
                 history.objects.find({*starts[number : number + BLOCK]})
         for start in starts:
-            self._add(start)
+            self._add_commit(start)
 
     def __next__(self) -> tuple[ObjectId, CommitObject]:
         latest, self._latest = self._latest, None
         if latest is not None:
             for parent in latest.parents if self._all_parents else (latest.parent,):
-                self._add(parent)
+                self._add_commit(parent)
         while self._next:
-            step()
+            check_read_may_go_on()
             commit_id = heapq.heappop(self._next)[2]
             self._known.discard(commit_id)
-            self._latest = self._history.link(commit_id)
+            self._latest = self._history.read_ancestor(commit_id)
             if self._latest is not None:
                 self._came += 1
                 if self._came >= self._ahead and len(self._next) < AHEAD_WIDTH_MAX:
@@ -87,12 +87,12 @@ class CommitWalk(Iterator[tuple[ObjectId, CommitObject]]):
         copied._came, copied._ahead = self._came, self._ahead
         return copied
 
-    def _add(self, commit_id: ObjectId) -> None:
+    def _add_commit(self, commit_id: ObjectId) -> None:
         if commit_id in self._known:
             return
         self._known.add(commit_id)
         self._count += 1
-        commit = self._history.link(commit_id)
+        commit = self._history.read_ancestor(commit_id)
         heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, commit_id))
 
 
@@ -123,7 +123,7 @@ class History:
         self.objects = objects
         self._expired = expired
 
-    def commit(self, commit_id: ObjectId) -> CommitObject:
+    def read_commit(self, commit_id: ObjectId) -> CommitObject:
         """A commit that somebody names; ``CommitNotFound`` or ``HistoryExpired`` if it is not there."""
         commit = self.objects.get_cached(commit_id) or self.objects.find((commit_id,)).get(commit_id)
         if isinstance(commit, CommitObject):
@@ -135,7 +135,7 @@ class History:
             )
         raise CommitNotFound(f"there is no commit {commit_id.hex()}", commit=commit_id.hex())
 
-    def link(self, commit_id: ObjectId) -> CommitObject | None:
+    def read_ancestor(self, commit_id: ObjectId) -> CommitObject | None:
         """A commit that another one names as its ancestor; ``None`` if it has expired."""
         commit = self.objects.get_cached(commit_id) or self.objects.find((commit_id,)).get(commit_id)
         if commit is None:
@@ -162,7 +162,7 @@ class History:
         except Damaged:
             return
 
-    def walk(self, *starts: ObjectId, all_parents: bool = False) -> CommitWalk:
+    def walk_commits(self, *starts: ObjectId, all_parents: bool = False) -> CommitWalk:
         """Commits from some backwards, newest first; by first parents unless told otherwise.
 
         Ends at the history horizon; ``Damaged`` if a commit is missing that has not expired.
@@ -175,17 +175,19 @@ class History:
         if not self._expired():
             raise Damaged(f"commit {commit_id.hex()} is missing", objects=[commit_id.hex()])
 
-    def predecessor(self, start: ObjectId, steps: int) -> ObjectId:
+    def find_predecessor(self, start: ObjectId, steps: int) -> ObjectId:
         """The ``steps``-th predecessor by first parents."""
-        commit = self.commit(start)
+        commit = self.read_commit(start)
         if steps > commit.depth:
             raise CommitNotFound(f"commit {start.hex()[:8]} has only {commit.depth} ancestors, not {steps}")
-        return self._require_reached(*skip_pointers.back_to_depth(self.link, start, commit.depth - steps))
+        return self._require_reached(
+            *skip_pointers.walk_back_to_depth(self.read_ancestor, start, commit.depth - steps)
+        )
 
-    def at_time(self, start: ObjectId, time_us: int) -> ObjectId:
+    def find_commit_at_time(self, start: ObjectId, time_us: int) -> ObjectId:
         """The newest commit not after a time, by first parents: O(log n), since time only grows."""
         return self._require_reached(
-            *skip_pointers.back_to(self.link, start, lambda commit: commit.time_us <= time_us)
+            *skip_pointers.walk_back_to(self.read_ancestor, start, lambda commit: commit.time_us <= time_us)
         )
 
     def _require_reached(self, commit_id: ObjectId, commit: CommitObject | None) -> ObjectId:
@@ -204,12 +206,12 @@ class History:
         """
         if ancestor in (descendant, NO_COMMIT):
             return True
-        goal, start = self.link(ancestor), self.link(descendant)
+        goal, start = self.read_ancestor(ancestor), self.read_ancestor(descendant)
         if goal is None or start is None:
             return False
         if goal.generation >= start.generation:
             return False
-        shared, fork = skip_pointers.common(self.link, ancestor, descendant)
+        shared, fork = skip_pointers.find_common_link(self.read_ancestor, ancestor, descendant)
         if shared == ancestor:
             return True
         if fork is not None and start.merges == fork.merges:
@@ -221,19 +223,20 @@ class History:
 
     def is_on_line(self, ancestor: ObjectId, descendant: ObjectId) -> bool:
         """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
-        goal = self.link(ancestor)
+        goal = self.read_ancestor(ancestor)
         return (
-            goal is not None and skip_pointers.back_to_depth(self.link, descendant, goal.depth)[0] == ancestor
+            goal is not None
+            and skip_pointers.walk_back_to_depth(self.read_ancestor, descendant, goal.depth)[0] == ancestor
         )
 
     def is_near(self, ancestor: ObjectId, descendant: ObjectId, steps: int) -> bool:
         """Whether a commit is less than so many steps away from another, by any parents."""
-        goal, level, seen = self.commit(ancestor), {descendant}, {descendant}
+        goal, level, seen = self.read_commit(ancestor), {descendant}, {descendant}
         for _ in range(steps):
             if ancestor in level:
                 return True
-            step()
-            commits = [commit for commit_id in level if (commit := self.link(commit_id)) is not None]
+            check_read_may_go_on()
+            commits = [commit for commit_id in level if (commit := self.read_ancestor(commit_id)) is not None]
             # No ancestor has a higher generation, so what is as old as the goal leads past it.
             above = {
                 parent
@@ -254,8 +257,8 @@ class History:
         waiting, seen = [start], {start}
         while waiting:
             commit_id = waiting.pop()
-            step()
-            commit = self.link(commit_id)
+            check_read_may_go_on()
+            commit = self.read_ancestor(commit_id)
             if commit is None or commit.generation < generation:
                 continue
             yield commit_id, commit
@@ -271,15 +274,15 @@ class History:
         between the two sides; what lies behind the fork costs nothing. The empty lake is everybody's
         ancestor. ``CommitNotFound`` if the common history has expired.
         """
-        return self.compare(left, right).bases
+        return self.compare_commits(left, right).bases
 
-    def compare(self, left: ObjectId, right: ObjectId) -> CommitRelation:
+    def compare_commits(self, left: ObjectId, right: ObjectId) -> CommitRelation:
         """The newest common ancestors of two commits, and how many commits only one of them has.
 
         Costs what ``merge_bases`` does: where no merge lies in between, commits are counted by their depth.
         """
-        shared, fork = skip_pointers.common(self.link, left, right)
-        left_commit, other = self.link(left), self.link(right)
+        shared, fork = skip_pointers.find_common_link(self.read_ancestor, left, right)
+        left_commit, other = self.read_ancestor(left), self.read_ancestor(right)
         if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
             return CommitRelation([shared], left_commit.depth - fork.depth, other.depth - fork.depth)
         painted = self._color_ancestors(left, right)
@@ -299,7 +302,7 @@ class History:
         from_left, from_right, stale = 1, 2, 4
         paint = {left: from_left}
         paint[right] = paint.get(right, 0) | from_right
-        heap = [(-self.commit(commit_id).generation, commit_id) for commit_id in paint]
+        heap = [(-self.read_commit(commit_id).generation, commit_id) for commit_id in paint]
         heapq.heapify(heap)
         queued, fresh = set(paint), len(paint)
         bases: list[ObjectId] = []
@@ -307,7 +310,7 @@ class History:
         only_right: list[ObjectId] = []
         met_horizon = False
         while heap and fresh:
-            step()
+            check_read_may_go_on()
             _, commit_id = heapq.heappop(heap)
             queued.discard(commit_id)
             marks = paint[commit_id]
@@ -318,13 +321,13 @@ class History:
             if marks == from_left | from_right:
                 bases.append(commit_id)
                 marks |= stale
-            commit = self.link(commit_id)
+            commit = self.read_ancestor(commit_id)
             for parent in commit.parents if commit else ():
                 before = paint.get(parent, 0)
                 after = before | marks
                 paint[parent] = after
                 if parent not in queued:
-                    above = self.link(parent)
+                    above = self.read_ancestor(parent)
                     if above is None:
                         met_horizon = True
                     if above is None or before == after:
@@ -337,20 +340,20 @@ class History:
         newest = [base for base in bases if paint[base] == from_left | from_right]
         return _Painted(newest, only_left, only_right, met_horizon)
 
-    def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
+    def list_commits_only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
-        shared, fork = skip_pointers.common(self.link, source, target)
-        source_commit, other = self.link(source), self.link(target)
+        shared, fork = skip_pointers.find_common_link(self.read_ancestor, source, target)
+        source_commit, other = self.read_ancestor(source), self.read_ancestor(target)
         if (
             fork is not None
             and source_commit
             and other
             and source_commit.merges == fork.merges == other.merges
         ):
-            own = list(takewhile(lambda item: item[0] != shared, self.walk(source)))
+            own = list(takewhile(lambda item: item[0] != shared, self.walk_commits(source)))
             return own[::-1]
         commits = [
-            (commit_id, self.commit(commit_id))
+            (commit_id, self.read_commit(commit_id))
             for commit_id in self._color_ancestors(source, target).only_left
         ]
         return sorted(commits, key=lambda item: (item[1].generation, item[0]))

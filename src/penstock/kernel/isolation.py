@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.edit import Edit, compare
+from penstock.kernel.edit import Edit, describe_difference
 from penstock.kernel.format import READ_AND_CHANGED, FormatRefused, Formats
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, differing, prefix_end, state_of
+from penstock.kernel.lake_state import Difference, find_prefix_end, iterate_differences, open_state
 from penstock.kernel.transaction_reads import ReadEntry, TransactionReads
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, Namespace
@@ -44,29 +44,29 @@ def check_reads(
 
     ``changed`` is what the transaction changed. ``PrepareAgain`` of a format goes through.
     """
-    check = _Check(history, formats, edit, reads, changed)
+    check = _ReadsCheck(history, formats, edit, reads, changed)
     is_serializable = reads.isolation is Isolation.SERIALIZABLE
     opened = [stored for stored, read in reads.entries.items() if read.is_opened]
-    check.keys([stored for stored in opened if is_serializable or stored in changed])
+    check.check_keys([stored for stored in opened if is_serializable or stored in changed])
     if is_serializable:
         for stored, read in reads.entries.items():
             if read.is_listed:
-                check.names(stored, head)
+                check.check_names(stored, head)
 
 
-class _Check:
+class _ReadsCheck:
     def __init__(
         self, history: History, formats: Formats, edit: Edit, reads: TransactionReads, changed: Difference
     ) -> None:
         self._history, self._formats, self._edit = history, formats, edit
         self._reads, self._changed = reads, changed
-        self._base = history.commit(reads.base)
+        self._base = history.read_commit(reads.base)
 
-    def keys(self, read: Collection[bytes]) -> None:
+    def check_keys(self, read: Collection[bytes]) -> None:
         """Whether these hold still what was read of them."""
         if not read:
             return
-        before = state_of(self._history.objects, self._base).get_many(read)  # with one request a level
+        before = open_state(self._history.objects, self._base).get_many(read)  # with one request a level
         after = self._edit.view.get_many(read)
         for stored in read:
             old_value, now = before.get(stored), after.get(stored)
@@ -82,25 +82,25 @@ class _Check:
 
     def _check_key(self, key: Key, read: ReadEntry, old_value: Value | None, now: Value | None) -> None:
         before, after = self._edit.decode_value(old_value), self._edit.decode_value(now)
-        managing = self._formats.managing(after)
+        managing = self._formats.find_managing_format(after)
         is_one = before is not None and after is not None and before.id == after.id
-        if managing is None or not is_one or self._formats.managing(before) is not managing:
+        if managing is None or not is_one or self._formats.find_managing_format(before) is not managing:
             self._edit.conflicts.append(_find_conflict(key, before, after))
             return
         assert before is not None
         try:
-            managing.check_read(self._edit.table(key, after), before, read.parts)
+            managing.check_read(self._edit.open_table(key, after), before, read.parts)
         except FormatRefused as refused:
-            self._edit.refuse(key, refused)
+            self._edit.refuse_key(key, refused)
 
-    def names(self, stored: bytes, head: CommitObject) -> None:
+    def check_names(self, stored: bytes, head: CommitObject) -> None:
         """Whether the same keys are at and below one that was listed, as on a target's head."""
-        start, stop = stored, prefix_end(stored + b"\0")
+        start, stop = stored, find_prefix_end(stored + b"\0")
         where = f"'{Key.decode(stored)}'" if stored else "the lake"
         if not stored:
-            start, stop = prefix_end(RESERVED) or b"", None
+            start, stop = find_prefix_end(RESERVED) or b"", None
         count = 0
-        for at, before, now in differing(self._history.objects, self._base, head, start, stop):
+        for at, before, now in iterate_differences(self._history.objects, self._base, head, start, stop):
             if (before is None) == (now is None):
                 continue
             count += 1
@@ -113,4 +113,4 @@ class _Check:
 
 def _find_conflict(key: Key, before: AnyContent | None, now: AnyContent | None) -> Conflict:
     reason = CREATED if before is None else GONE if now is None else READ_AND_CHANGED
-    return msgspec.structs.replace(compare(key, before, now), why=reason)
+    return msgspec.structs.replace(describe_difference(key, before, now), why=reason)

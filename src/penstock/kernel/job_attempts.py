@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.kernel.hand_off import HandOff
 from penstock.kernel.jobs import BegunJob, JobInDoubt, JobRows
-from penstock.kernel.reference_rows import reference_in
+from penstock.kernel.reference_rows import decode_live_reference
 from penstock.kernel.request_outcome import OutcomeLookup
 from penstock.kernel.time_limits import WriteRetries
 from penstock.model.jobs import Job, JobState
@@ -29,24 +29,24 @@ class JobAttempts:
         self.jobs = JobRows(kernel.store, kernel.settings, kernel.graces, kernel.clock)
         self.hand_off: HandOff[Job, Job] = HandOff(self.jobs, OutcomeLookup(kernel))
 
-    def begin(self, job: Job) -> BegunJob:
+    def begin_attempt(self, job: Job) -> BegunJob:
         """Let an attempt begin, in the place of earlier ones.
 
         One of these that is committing is settled first: it has landed, and so has the job, or it never
         will. ``JobOver`` for an attempt that is older than the newest one.
         """
         tries = WriteRetries(self._kernel.settings)
-        while isinstance(new_job := self.jobs.begin(job), JobInDoubt):
+        while isinstance(new_job := self.jobs.begin_attempt(job), JobInDoubt):
             self.hand_off.call_off(new_job.job, SUPERSEDED)
-            tries.again(f"other attempts of job '{job.id}' were committing each time")
+            tries.wait_for_next_try(f"other attempts of job '{job.id}' were committing each time")
         return new_job
 
-    def send(self, id: str, fence: str, key: str, branch: str) -> Job:  # noqa: A002
+    def send_commit(self, id: str, fence: str, key: str, branch: str) -> Job:  # noqa: A002
         """Let an attempt send its commit. The job that is returned is committing, or has committed.
 
         ``JobOver`` if it was aborted, superseded or has timed out.
         """
-        reference = reference_in(self._kernel.store.reference(branch))
+        reference = decode_live_reference(self._kernel.store.reference(branch))
         job = self.jobs.commit_begins(
             id, fence, key, branch, reference.position if reference is not None else 0
         )
@@ -56,7 +56,7 @@ class JobAttempts:
                 return self.hand_off.note_landed(job, commit)
         return job
 
-    def abort(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
+    def abort_job(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
         """Let a job never land, and return it; one that is committing, or has, stays as it is.
 
         One that nobody is committing any more, by any clock, is settled.

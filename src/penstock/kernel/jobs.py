@@ -25,9 +25,9 @@ from penstock.kernel.records import (
     RemoveRow,
     ReplaceRow,
     RowSubject,
-    rows_of_kind,
+    list_rows_of_kind,
 )
-from penstock.kernel.reflog import receipt_id
+from penstock.kernel.reflog import make_receipt_id
 from penstock.kernel.request_outcome import SubmittedRequest
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.jobs import (
@@ -37,7 +37,7 @@ from penstock.model.jobs import (
     JobState,
     decode_job,
     encode_job,
-    own_branch,
+    name_own_branch,
 )
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
@@ -87,30 +87,30 @@ class JobRows:
     ) -> None:
         self._store, self._settings, self._graces, self._clock = store, settings, graces, clock
 
-    def find(self, id: str) -> Job | None:  # noqa: A002
-        return JOBS.find(self._store, id)
+    def find_job(self, id: str) -> Job | None:  # noqa: A002
+        return JOBS.find_record(self._store, id)
 
-    def get(self, id: str) -> Job:  # noqa: A002
+    def get_job(self, id: str) -> Job:  # noqa: A002
         """``JobNotFound`` if there is none, or not any more."""
-        job = self.find(id)
+        job = self.find_job(id)
         if job is None:
             raise _not_found_error(id)
         return job
 
-    def open(self) -> Iterator[Job]:
+    def list_open_jobs(self) -> Iterator[Job]:
         """Those that have not ended, by id; others are not read."""
-        return map(JOBS.decode_row, rows_of_kind(self._store, Kind.JOB))
+        return map(JOBS.decode_row, list_rows_of_kind(self._store, Kind.JOB))
 
-    def some_ended(self, after: str, limit: int) -> list[Job]:
+    def list_some_ended_jobs(self, after: str, limit: int) -> list[Job]:
         """Some that have ended, by id, after a given one."""
         page = self._store.references(Kind.ENDED_JOB.value, after=PREFIX + after, limit=limit)
         return [JOBS.decode_row(row) for row in page]
 
-    def all(self) -> Iterator[Job]:
+    def list_jobs(self) -> Iterator[Job]:
         """All that are known, by id."""
-        return map(JOBS.decode_row, job_rows(self._store))
+        return map(JOBS.decode_row, read_job_rows(self._store))
 
-    def begin(self, job: Job) -> BegunJob | JobInDoubt:
+    def begin_attempt(self, job: Job) -> BegunJob | JobInDoubt:
         """Let an attempt of a job begin, in the place of earlier ones.
 
         One that has committed stays as it is, and so does the very attempt that is sent again. ``JobOver`` if
@@ -123,7 +123,7 @@ class JobRows:
             before = stored_job
             if stored_job is None:
                 new_job = msgspec.structs.replace(job, spent=self._count_used_keys(job))
-                return ReplaceRow(_new_attempt(new_job, 1))
+                return ReplaceRow(_make_attempt(new_job, 1))
             if (stored_job.key, stored_job.branch) != (job.key, job.branch):
                 raise InvalidRequest(
                     f"the id {job.id} is in use by a job that writes another table or "
@@ -137,9 +137,9 @@ class JobRows:
                 return KeepRow(JobInDoubt(stored_job))
             earlier = (stored_job.fence, *stored_job.earlier)[:EARLIER_MAX]
             new_job = msgspec.structs.replace(job, earlier=earlier, spent=stored_job.spent)
-            return ReplaceRow(_new_attempt(new_job, stored_job.attempt + 1))
+            return ReplaceRow(_make_attempt(new_job, stored_job.attempt + 1))
 
-        job_or_doubt = self._update(job.id, decide)
+        job_or_doubt = self._update_job(job.id, decide)
         return job_or_doubt if isinstance(job_or_doubt, JobInDoubt) else BegunJob(job_or_doubt, before)
 
     def _count_used_keys(self, job: Job) -> int:
@@ -148,7 +148,7 @@ class JobRows:
         It was forgotten, so this is another one, and what the other came to is not its own.
         """
         keys = (msgspec.structs.replace(job, spent=number).commit_key for number in range(SPENT_MAX))
-        receipts = [receipt_id(job.incarnation, key, 0) for key in keys]
+        receipts = [make_receipt_id(job.incarnation, key, 0) for key in keys]
         data_by_id = self._store.fetch(receipts)
         return max((number for number, receipt in enumerate(receipts, 1) if receipt in data_by_id), default=0)
 
@@ -182,7 +182,7 @@ class JobRows:
                 sent_job, is_counted=True
             )  # of two who send it at once, none may think it is alone
 
-        return self._update(id, decide)
+        return self._update_job(id, decide)
 
     def change_committing(self, job: Job, change: Callable[[Job, int], Job | KeepRow[A]]) -> Job | A:
         """Change the row of an attempt that is committing; any other one stays as it is.
@@ -203,11 +203,11 @@ class JobRows:
             changed = change(stored_job, now_us)
             return changed if isinstance(changed, KeepRow) else ReplaceRow(changed)
 
-        return self._update(job.id, decide)
+        return self._update_job(job.id, decide)
 
     def read_again(self, job: Job) -> Job:
         """The same attempt as its row has it now."""
-        stored_job = self.find(job.id)
+        stored_job = self.find_job(job.id)
         return job if stored_job is None or stored_job.fence != job.fence else stored_job
 
     def describe_sent(self, job: Job) -> SubmittedRequest:
@@ -224,26 +224,26 @@ class JobRows:
                 raise _not_found_error(id)
             if job.state is not JobState.RUNNING or fence not in (None, job.fence):
                 return KeepRow(job)
-            return ReplaceRow(job.as_aborted(why, now_us))
+            return ReplaceRow(job.mark_aborted(why, now_us))
 
-        return self._update(id, decide)
+        return self._update_job(id, decide)
 
     def is_old(self, job: Job) -> bool:
         """Whether a job may be forgotten: it was over before any message or file of it that still counts."""
         now_us = self._clock()
         if not job.is_old(now_us, int(self._settings.idempotency_days * DAY_US)):
             return False  # as are most, of which the lake need not be asked
-        return job.is_old(now_us, self._graces.of_sweeps().data_us)
+        return job.is_old(now_us, self._graces.find_sweep_grace().data_us)
 
-    def forget(self, id: str) -> None:  # noqa: A002
+    def forget_job(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
 
         def decide(job: Job | None) -> RemoveRow[Job] | KeepRow[None]:
             return RemoveRow(job) if job is not None and self.is_old(job) else KeepRow(None)
 
-        self._update(id, decide)
+        self._update_job(id, decide)
 
-    def _update(self, id: str, decide: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
+    def _update_job(self, id: str, decide: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
         """Change a row as is decided; ``LakeMoved`` if the lake is moving."""
 
         def decide_unmoved(job: Job | None) -> Decision[Job, A]:
@@ -252,22 +252,22 @@ class JobRows:
                 require_unmoved(self._store)
             return decision
 
-        return JOBS.update(self._store, self._settings, id, decide_unmoved)
+        return JOBS.update_record(self._store, self._settings, id, decide_unmoved)
 
 
-def job_rows(store: Store) -> Iterator[Row]:
+def read_job_rows(store: Store) -> Iterator[Row]:
     """The rows of all jobs, as they are stored.
 
     One that ends, or begins anew, on the way is not missed: those that have not ended are asked for twice.
     """
     kinds = Kind.JOB, Kind.ENDED_JOB, Kind.JOB
-    known_rows = {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
+    known_rows = {row.name: row for kind in kinds for row in list_rows_of_kind(store, kind)}
     return iter([known_rows[name] for name in sorted(known_rows)])
 
 
-def _new_attempt(job: Job, number: int) -> Job:
+def _make_attempt(job: Job, number: int) -> Job:
     """The row of a new attempt. It has a branch of its own, if any: no earlier one's files are there."""
-    own = own_branch(job.id, number) if job.own_branch else ""
+    own = name_own_branch(job.id, number) if job.own_branch else ""
     return msgspec.structs.replace(job, attempt=number, own_branch=own)
 
 

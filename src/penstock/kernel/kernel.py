@@ -26,29 +26,29 @@ from penstock.errors import (
     TransactionNotFound,
     TransactionOver,
 )
-from penstock.kernel.batch import RequestOutcome, is_called_off, outcome_of
+from penstock.kernel.batch import RequestOutcome, is_called_off, read_request_outcome
 from penstock.kernel.chain import CommitChain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
-from penstock.kernel.default_branch_moves import changed_tables, check_move
+from penstock.kernel.default_branch_moves import check_move, find_changed_tables
 from penstock.kernel.description import (
     LakeDescription,
     change_description,
+    check_description_size,
     find_description,
-    new_rule,
+    make_history_rule,
     require_unmoved,
     with_new_grace,
-    with_room,
 )
 from penstock.kernel.edit import LandingNotice
-from penstock.kernel.expired import expired_commits
+from penstock.kernel.expired import read_expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
-from penstock.kernel.grace_periods import GracePeriodRules, GracePeriods, new_grace
+from penstock.kernel.grace_periods import GracePeriodRules, GracePeriods, make_grace_periods
 from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
-from penstock.kernel.lake_state import Difference, StateOverlay, diff_commits, differing, state_of
+from penstock.kernel.lake_state import Difference, StateOverlay, diff_commits, iterate_differences, open_state
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.objects import Objects, read_content
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.reference_rows import decode_reference_row, require_writable
@@ -74,7 +74,7 @@ from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, hash_object
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject
@@ -111,11 +111,11 @@ class Kernel:
         self.store, self.clock, self.meter = store, clock, meter
         self.settings = settings or Settings()
         self.formats = Formats(formats, default_branch)
-        self.formats.horizons = lambda: TableHorizons.read(store, self.formats)
+        self.formats.horizons = lambda: TableHorizons.read_horizons(store, self.formats)
         self.formats.find_horizons_by(partial(find_horizon, store))
         self.objects = Objects(store, self.settings.cache_max_bytes)
-        self.history = History(self.objects, self._expired_commits)
-        self.graces = GracePeriodRules(self._lake_graces, self.settings, clock)
+        self.history = History(self.objects, self._read_expired_commits)
+        self.graces = GracePeriodRules(self._read_grace_periods, self.settings, clock)
         self.checks = Checks()
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
@@ -132,26 +132,26 @@ class Kernel:
         )
         self.known_tables = KnownTables(self)
 
-    def _expired_commits(self) -> Collection[ObjectId]:
+    def _read_expired_commits(self) -> Collection[ObjectId]:
         lake = find_description(self.store)
-        return expired_commits(lake, self.objects) if lake is not None else ()
+        return read_expired_commits(lake, self.objects) if lake is not None else ()
 
-    def _lake_graces(self) -> tuple[GracePeriods, ...]:
+    def _read_grace_periods(self) -> tuple[GracePeriods, ...]:
         lake = find_description(self.store)
         return lake.graces if lake is not None else ()
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def resolve(self, text: str | Revision) -> tuple[ObjectId, Reference | None]:
+    def resolve_revision(self, text: str | Revision) -> tuple[ObjectId, Reference | None]:
         """The commit that a revision names, and the reference that it names, if it names one.
 
         With both a reference and a commit, what the revision comes to must be in the reference's history: of
         ``main@<commit>~1`` the commit before that one, whatever branch that one is on.
         """
         revision = text if isinstance(text, Revision) else parse_revision(text)
-        reference = self.references.get(revision.name) if revision.name else None
+        reference = self.references.get_reference(revision.name) if revision.name else None
         if revision.commit is not None:
-            start = self._named_commit(revision.commit, reference)
+            start = self._find_commit_by_id(revision.commit, reference)
         elif reference is not None:
             start = reference.head
         else:
@@ -162,10 +162,10 @@ class Kernel:
             self._require_in(reference, start)
         return start, reference
 
-    def _named_commit(self, digits: str, reference: Reference | None) -> ObjectId:
+    def _find_commit_by_id(self, digits: str, reference: Reference | None) -> ObjectId:
         commit = bytes.fromhex(digits) if len(digits) == 64 else self._find_abbreviated(digits, reference)
         if commit != NO_COMMIT:
-            self.history.commit(commit)
+            self.history.read_commit(commit)
         return commit
 
     def _require_in(self, reference: Reference, commit: ObjectId) -> None:
@@ -178,8 +178,8 @@ class Kernel:
 
     def _find_abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
         """The one commit whose id begins so, among the newest of a reference, or of all of them."""
-        heads = [reference.head] if reference else [head for _, head in self.references.heads()]
-        newest = islice(self.history.walk(*heads, all_parents=True), ABBREVIATION_SEARCH_MAX)
+        heads = [reference.head] if reference else [head for _, head in self.references.list_heads()]
+        newest = islice(self.history.walk_commits(*heads, all_parents=True), ABBREVIATION_SEARCH_MAX)
         matches = {commit_id for commit_id, _ in newest if commit_id.hex().startswith(digits)}
         if len(matches) == 1:
             return matches.pop()
@@ -190,12 +190,12 @@ class Kernel:
 
     def _follow_step(self, start: ObjectId, step: Step) -> ObjectId:
         if step.kind == "~":
-            return self.history.predecessor(start, step.amount)
+            return self.history.find_predecessor(start, step.amount)
         if step.kind == "*":
-            return self.history.at_time(start, step.amount)
+            return self.history.find_commit_at_time(start, step.amount)
         if step.amount == 0:
             return start
-        commit = self.history.commit(start)
+        commit = self.history.read_commit(start)
         parents = (commit.parent, *commit.further_parents)
         if start == NO_COMMIT or step.amount > len(parents):
             count = 0 if start == NO_COMMIT else len(parents)
@@ -205,19 +205,19 @@ class Kernel:
             )
         return parents[step.amount - 1]
 
-    def state(self, commit: ObjectId) -> StateOverlay:
+    def read_state(self, commit: ObjectId) -> StateOverlay:
         """The lake at a commit."""
-        return state_of(self.objects, self.history.commit(commit))
+        return open_state(self.objects, self.history.read_commit(commit))
 
-    def oldest_kept(self, start: ObjectId) -> tuple[ObjectId, CommitObject]:
+    def find_oldest_kept(self, start: ObjectId) -> tuple[ObjectId, CommitObject]:
         """The oldest commit that history is kept from, by first parents: in O(log n) steps."""
-        commit_id, commit = start, self.history.commit(start)
+        commit_id, commit = start, self.history.read_commit(start)
         while older := next(filter(self._is_kept, (commit.jump, commit.parent)), None):
-            commit_id, commit = older, self.history.commit(older)
+            commit_id, commit = older, self.history.read_commit(older)
         return commit_id, commit
 
     def _is_kept(self, commit: ObjectId) -> bool:
-        if commit == NO_COMMIT or self.history.link(commit) is None:
+        if commit == NO_COMMIT or self.history.read_ancestor(commit) is None:
             return False
         try:
             self.references.require_kept(commit)
@@ -225,19 +225,21 @@ class Kernel:
             return False
         return True
 
-    def diff(
+    def diff_commits(
         self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
     ) -> Difference:
         """What differs between two commits."""
         return diff_commits(
-            self.objects, self.history.commit(before), self.history.commit(after), start, stop
+            self.objects, self.history.read_commit(before), self.history.read_commit(after), start, stop
         )
 
-    def differing(
+    def iterate_differences(
         self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
     ) -> Iterator[Differing]:
         """The same, one after the other in the order of keys; what is not asked for is not read."""
-        return differing(self.objects, self.history.commit(before), self.history.commit(after), start, stop)
+        return iterate_differences(
+            self.objects, self.history.read_commit(before), self.history.read_commit(after), start, stop
+        )
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -261,9 +263,9 @@ class Kernel:
             base=base,
             create_namespaces=create_namespaces,
         )
-        return self.submit(branch, request)
+        return self.submit_request(branch, request)
 
-    def submit(self, branch: str, request: Request) -> RequestOutcome:
+    def submit_request(self, branch: str, request: Request) -> RequestOutcome:
         """Prepare a request, queue it, and finish what follows once it has landed.
 
         A request that is refused, or has nothing to do, because it landed before is answered by that.
@@ -272,18 +274,18 @@ class Kernel:
         with measure_request(self.meter, branch, request.event.value):
             outcome = self._find_landed_request(branch, request) or self._submit_or_repeat(branch, request)
         if not outcome.commits:
-            outcome = self.earlier_outcome(branch, request) or outcome
+            outcome = self.find_earlier_outcome(branch, request) or outcome
         if outcome.repeated:
-            self._follow_again(branch, outcome.commits)
+            self._publish_landed_again(branch, outcome.commits)
         elif outcome.commits:
-            self.follow(request, list(outcome.commits))
+            self.publish_landed(request, list(outcome.commits))
         return outcome
 
     def _submit_or_repeat(self, branch: str, request: Request) -> RequestOutcome:
         try:
-            return self._submit(branch, request)
+            return self._submit_once(branch, request)
         except (ConflictError, RequestError):
-            outcome = self.earlier_outcome(branch, request)
+            outcome = self.find_earlier_outcome(branch, request)
             if outcome is None:
                 raise
             return outcome
@@ -291,23 +293,25 @@ class Kernel:
             require_unmoved(self.store)  # the tables of a lake that has moved go on without it
             raise
 
-    def _submit(self, branch: str, request: Request) -> RequestOutcome:
+    def _submit_once(self, branch: str, request: Request) -> RequestOutcome:
         if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
-        tries, line = WriteRetries(self.settings), self._queue_of(branch).preparations
-        with line.turn() as turn:
+        tries, line = WriteRetries(self.settings), self._find_queue(branch).preparations
+        with line.take_turn() as turn:
             while True:
                 if request.needs_preparation:
                     if tries.count or line.is_contended:
-                        tries.extend(turn.wait(tries.left_s / 2, self._preparation_wait_max_s()))
+                        tries.extend_time(turn.wait(tries.left_s / 2, self._preparation_wait_max_s()))
                     request.prepare(self.branch(branch))
                 try:
-                    return self.enqueue(branch, request)
+                    return self.enqueue_request(branch, request)
                 except MissingChecks:
                     break
                 except PrepareAgain:
-                    turn.refuse()
-                    tries.again(f"too many commits were made to '{branch}' since the request was prepared")
+                    turn.note_wasted_preparation()
+                    tries.wait_for_next_try(
+                        f"too many commits were made to '{branch}' since the request was prepared"
+                    )
         return submit_checked(self, branch, request)
 
     def _preparation_wait_max_s(self) -> float:
@@ -316,13 +320,13 @@ class Kernel:
         write_s = self.settings.write_timeout_s
         return time_limit(min(LINE_WAITS_MAX * write_s, WRITE_MAX_S - write_s), "").seconds
 
-    def enqueue(self, branch: str, request: Request) -> RequestOutcome:
+    def enqueue_request(self, branch: str, request: Request) -> RequestOutcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
-        return self._queue_of(branch).submit(request)
+        return self._find_queue(branch).submit_request(request)
 
     def _find_landed_request(self, branch: str, request: Request) -> RequestOutcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
-        made_key = GeneratedKey.read(request.key)
+        made_key = GeneratedKey.parse_key(request.key)
         if made_key is None:
             return None
         with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
@@ -333,17 +337,17 @@ class Kernel:
                     "branch was created again, or the lake restored, since then. Use a new key.",
                     name=branch,
                 )
-        return self.earlier_outcome(branch, request)
+        return self.find_earlier_outcome(branch, request)
 
-    def earlier_outcome(self, branch: str, request: Request) -> RequestOutcome | None:
+    def find_earlier_outcome(self, branch: str, request: Request) -> RequestOutcome | None:
         """What a repeated request came to before."""
         if not request.key_is_given:
             return None
         with suppress(ReferenceNotFound):
-            return self.outcome(branch, request.key, request.digest, about_itself=False)
+            return self.find_outcome(branch, request.key, request.digest, about_itself=False)
         return None
 
-    def follow(self, request: Request, commits: list[ObjectId]) -> None:
+    def publish_landed(self, request: Request, commits: list[ObjectId]) -> None:
         """Have formats publish what landed. It is visible already, so no problem here can take it back."""
         try:
             request.after_commit(commits)
@@ -352,7 +356,7 @@ class Kernel:
                 "commit %s stands, but background work after it failed; it is done later", commits[-1].hex()
             )
 
-    def _follow_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
+    def _publish_landed_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
         """The same for commits that landed before: whoever made them may have died right then.
 
         Formats are told how the tables are by now, since nobody should go back to what they were.
@@ -360,12 +364,12 @@ class Kernel:
         if not self.formats or not commits:
             return
         try:
-            state = self.state(self.references.get(branch).head)
+            state = self.read_state(self.references.get_reference(branch).head)
             landing = LandingNotice(self.formats, branch)
             for commit_id in commits:
-                changed = changed_tables(self.formats, self.objects, commit_id)
-                now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}
-                landing.add({key: change._replace(after=now[key]) for key, change in changed.items()})
+                changed = find_changed_tables(self.formats, self.objects, commit_id)
+                now = {key: read_content(self.objects, state.get(key.encode())) for key in changed}
+                landing.add_tables({key: change._replace(after=now[key]) for key, change in changed.items()})
             landing.notify_formats(commits)
         except (ReferenceNotFound, TransactionNotFound, TransactionOver):
             pass  # the branch is gone, and its tables with it
@@ -377,11 +381,11 @@ class Kernel:
     def branch(self, name: str) -> Reference:
         """The branch ``name``; ``InvalidRequest`` if that is a tag, ``TransactionOver`` if it is a
         transaction's that takes no more writes."""
-        reference = self.references.get(name)
+        reference = self.references.get_reference(name)
         require_writable(reference, self.clock())
         return reference
 
-    def _queue_of(self, branch: str) -> BranchQueue:
+    def _find_queue(self, branch: str) -> BranchQueue:
         queue = self._queues.get(branch)
         if queue is not None:
             return queue
@@ -402,7 +406,7 @@ class Kernel:
         if queue is not None:
             queue.remembered = None
 
-    def outcome(
+    def find_outcome(
         self, name: str, key: str, digest: bytes | None = None, *, about_itself: bool | None = None
     ) -> RequestOutcome | None:
         """What became of the request with an idempotency key; ``None`` if it has not been applied.
@@ -419,7 +423,7 @@ class Kernel:
         for scope in scopes.values() if about_itself is None else (scopes[about_itself],):
             located_entry, _ = find_earlier_request(self.store, log, reference, scope, key, digest)
             if located_entry is not None and not is_called_off(located_entry[1], key):
-                return outcome_of(self.objects, located_entry[1], key)._replace(repeated=True)
+                return read_request_outcome(self.objects, located_entry[1], key)._replace(repeated=True)
         return None
 
     def merge(
@@ -444,7 +448,7 @@ class Kernel:
         request = MergeRequest(self.history, self.formats, source, meta, options, how)
         result, landed_before = self._run_merge(into, request)
         if landed_before:  # by now the source may be another commit, and so may the ancestor
-            landed = self.history.commit(bytes.fromhex(result.head)).further_parents
+            landed = self.history.read_commit(bytes.fromhex(result.head)).further_parents
             return msgspec.structs.replace(result, source=landed[0].hex() if landed else None)
         base = request.base.hex() if request.base is not None else None
         return msgspec.structs.replace(result, base=base, source=source.hex())
@@ -477,7 +481,7 @@ class Kernel:
         **terms: Unpack[TermOptions],
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
-        self.references.require_kept(self.history.commit(commit).parent)
+        self.references.require_kept(self.history.read_commit(commit).parent)
         how = ThreeWayTerms(is_dry_run=dry_run, **terms)
         request = RevertRequest(self.history, self.formats, commit, meta, options, how)
         return self._run_merge(on, request)[0]
@@ -502,8 +506,8 @@ class Kernel:
     def _run_merge(self, branch: str, request: M) -> tuple[MergeResult, bool]:
         """What comes of a request, and whether it landed before, under the same key."""
         if request.is_dry_run:
-            return self._preview(self.branch(branch), request), False
-        outcome = self.submit(branch, request)
+            return self._preview_request(self.branch(branch), request), False
+        outcome = self.submit_request(branch, request)
         keys: list[MergedKey] = [] if outcome.repeated else request.results
         result = MergeResult(
             commits=tuple(commit_id.hex() for commit_id in outcome.commits),
@@ -513,7 +517,7 @@ class Kernel:
         )
         return result, outcome.repeated
 
-    def _preview(self, reference: Reference, request: M) -> MergeResult:
+    def _preview_request(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
         require_unmoved(self.store)
         chain = CommitChain(self.objects, reference.head)
@@ -545,12 +549,12 @@ class Kernel:
         rebase = BranchRebase(self, branch, onto, meta, options, key, if_head)
         if dry_run:
             require_unmoved(self.store)
-            return rebase.preview()
+            return rebase.preview_rebase()
         request: bytes | None = None
         if key_is_given:
             wish = ("rebase", branch, onto, if_head, options.fingerprint())
-            request = fingerprint() if fingerprint is not None else object_id(encode(wish))
-        return rebase.run(request)
+            request = fingerprint() if fingerprint is not None else hash_object(encode(wish))
+        return rebase.rebase_branch(request)
 
     def keep_history(self, pattern: str, max_commits: int | None, max_days: float | None) -> None:
         """Say how much history references keep whose names match a pattern; without limits, all of it.
@@ -558,8 +562,8 @@ class Kernel:
         What was kept so far stays for a grace period.
         """
         now_us = self.clock()
-        rule = new_rule(pattern, max_commits, max_days, now_us)
-        forgotten_us = now_us - self.graces.of_sweeps().objects_us
+        rule = make_history_rule(pattern, max_commits, max_days, now_us)
+        forgotten_us = now_us - self.graces.find_sweep_grace().objects_us
 
         def change(lake: LakeDescription) -> LakeDescription:
             rules = [rule for rule in lake.history if (rule.ended_us or now_us) > forgotten_us]
@@ -570,7 +574,7 @@ class Kernel:
                 for rule in rules
             ]
             history = (*ended, rule) if rule else tuple(ended)
-            return with_room(lake, msgspec.structs.replace(lake, history=history))
+            return check_description_size(lake, msgspec.structs.replace(lake, history=history))
 
         change_description(self.store, self.settings, change)
 
@@ -583,14 +587,14 @@ class Kernel:
 
         def change(lake: LakeDescription) -> LakeDescription:
             before = (lake.graces or (GracePeriods(),))[-1]
-            return with_new_grace(lake, new_grace(before, grace_s, data_grace_days, now_us))
+            return with_new_grace(lake, make_grace_periods(before, grace_s, data_grace_days, now_us))
 
         changed = change_description(self.store, self.settings, change)
         return (changed.graces or (GracePeriods(),))[-1]
 
-    def walk(self, start: ObjectId, all_parents: bool = False) -> CommitWalk:
+    def walk_commits(self, start: ObjectId, all_parents: bool = False) -> CommitWalk:
         """Commits from one backwards."""
-        return self.history.walk(start, all_parents=all_parents)
+        return self.history.walk_commits(start, all_parents=all_parents)
 
     def close(self) -> None:
         self.store.close()

@@ -25,21 +25,21 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.kernel.grace_periods import GRACE_MIN_S
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.ledger import (
     LEDGER,
     Look,
+    find_holder,
+    find_last_content,
     find_table,
-    folders_above,
-    holder,
     is_entangled,
-    last_content,
-    ledger_entry,
+    list_folders_above,
+    read_ledger_entry,
 )
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.model.content import AnyContent, ManagedTable
-from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.encoding import NO_COMMIT, ObjectId, hash_parts
 from penstock.model.objects import CommitObject, LogEntry
 from penstock.model.references import Kind
 
@@ -77,14 +77,16 @@ class KnownTables:
         self._kernel, self.reservations = kernel, Leases(kernel.store, good_s=RESERVED_S)
 
     @contextmanager
-    def reserve(self, identity: UUID, branch: str, key: str | None) -> Iterator[NewTableId]:
+    def reserve_id(self, identity: UUID, branch: str, key: str | None) -> Iterator[NewTableId]:
         """Keep the id of a new table for one request, until it is decided: no ledger has it before that.
 
         ``InvalidRequest`` if the lake knows the id, or another request is creating a table with it, on
         whatever branch. By its idempotency key a request is known when it is repeated. If its commit was
         sent, and it stays unknown what became of it, the id stays reserved for ``RESERVED_S``.
         """
-        holder = secrets.token_bytes(16) if key is None else digest("creation", f"{branch}\0{key}".encode())
+        holder = (
+            secrets.token_bytes(16) if key is None else hash_parts("creation", f"{branch}\0{key}".encode())
+        )
         lease = self._take_lease(f"table/{identity}", holder)
         if lease is None:
             raise InvalidRequest(
@@ -107,7 +109,7 @@ class KnownTables:
         """The lease on an id. Where an answer was lost it is taken once more; nothing else has begun yet."""
         for _ in range(TAKES_MAX):
             with suppress(OutcomeUnknown):
-                return self.reservations.take(id, holder)
+                return self.reservations.take_lease(id, holder)
         raise Unavailable(f"the store did not say whether '{id}' is reserved; nothing was created")
 
     def require_unknown(self, identity: UUID) -> None:
@@ -119,7 +121,7 @@ class KnownTables:
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any state of the lake has a table with an id, or had one and dropped it."""
-        return any(ledger_entry(look, identity) is not None for look in self._look_up_at_heads())
+        return any(read_ledger_entry(look, identity) is not None for look in self._look_up_at_heads())
 
     def require_format(self, location: str, kind: type[ManagedTable]) -> None:
         """``LocationRefused`` for the folder of a table of another kind, also of one that was dropped: who
@@ -134,7 +136,7 @@ class KnownTables:
         refusals = dict[str, LocationRefused]()
         for look in self._look_up_at_heads():
             for location in locations:
-                content = last_content(look, holder(look, location))
+                content = find_last_content(look, find_holder(look, location))
                 if content is not None and not isinstance(content, kind):
                     refusals[location] = LocationRefused(
                         f"{location} is or was the location of another table of the lake ({content.type}), "
@@ -149,11 +151,11 @@ class KnownTables:
 
         A table that the default branch has there is left to the turn, which tells its key.
         """
-        default = self._look_at(self._default_head())
-        here = holder(default, location)
+        default = self._look_at(self._read_default_head())
+        here = find_holder(default, location)
         if here is not None and find_table(default, here) is not None:
             return
-        if any(holder(look, location) is not None for look in self._look_up_at_heads()):
+        if any(find_holder(look, location) is not None for look in self._look_up_at_heads()):
             raise LocationRefused(
                 f"{location} was the location of another table of the lake, which a branch, a tag or their "
                 "history may still read; choose another location, or give none: then the lake chooses one",
@@ -172,26 +174,30 @@ class KnownTables:
             entangled |= {
                 place for place in locations if is_entangled(look, place) or _was_above(look, place)
             }
-        dropped = {folder for location in self._dropped_locations() for folder in folders_above(location)}
+        dropped = {
+            folder for location in self._list_dropped_locations() for folder in list_folders_above(location)
+        }
         return entangled | {place for place in locations if place.rstrip("/") in dropped}
 
-    def _dropped_locations(self) -> Iterator[str]:
+    def _list_dropped_locations(self) -> Iterator[str]:
         """The locations of tables that the default branch has dropped."""
-        head = self._default_head()
+        head = self._read_default_head()
         look = self._look_at(head)
-        for stored, _ in self._kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
+        for stored, _ in self._kernel.read_state(head).scan(LEDGER, find_prefix_end(LEDGER)):
             identity = UUID(hex=stored.removeprefix(LEDGER).decode())
-            entry = ledger_entry(look, identity)
+            entry = read_ledger_entry(look, identity)
             if entry is not None and entry.dropped is not None:
-                content = last_content(look, identity)
+                content = find_last_content(look, identity)
                 if isinstance(content, ManagedTable) and content.location:
                     yield content.location
 
     def _look_up_at_heads(self) -> Iterator[Look]:
         references = self._kernel.references
-        live = {reference.head for kind in LIVE for reference in references.all(kind)} - {NO_COMMIT}
+        live = {reference.head for kind in LIVE for reference in references.list_all_references(kind)} - {
+            NO_COMMIT
+        }
         yield from map(self._look_at, self._read_ahead(live))
-        for head in self._read_ahead(self._deleted_heads() - live):
+        for head in self._read_ahead(self._list_deleted_heads() - live):
             with suppress(CommitNotFound, HistoryExpired, Damaged):
                 yield _look_if_there(self._look_at(head))
 
@@ -206,24 +212,24 @@ class KnownTables:
             objects.find({commit.root for commit in commits})
             yield from some
 
-    def _deleted_heads(self) -> set[ObjectId]:
+    def _list_deleted_heads(self) -> set[ObjectId]:
         """Where references were that were deleted lately; a sweep while nobody wrote may have taken some."""
-        deleted = [*self._kernel.references.all(Kind.DELETED)]
+        deleted = [*self._kernel.references.list_all_references(Kind.DELETED)]
         newest = self._kernel.objects.find([reference.log for reference in deleted])
         # For so long a deleted reference can be had back: see ``References.require_reachable``.
-        oldest_us = self._kernel.clock() - self._kernel.graces.of_the_past().objects_us // 2
+        oldest_us = self._kernel.clock() - self._kernel.graces.find_past_grace().objects_us // 2
         return {
             reference.head
             for reference in deleted
             if isinstance(entry := newest.get(reference.log), LogEntry) and entry.time_us >= oldest_us
         } - {NO_COMMIT}
 
-    def _default_head(self) -> ObjectId:
-        return self._kernel.references.get(self._kernel.formats.default_branch).head
+    def _read_default_head(self) -> ObjectId:
+        return self._kernel.references.get_reference(self._kernel.formats.default_branch).head
 
     def _look_at(self, commit: ObjectId) -> Look:
-        state = self._kernel.state(commit)
-        return lambda stored: content_of(self._kernel.objects, state.get(stored))
+        state = self._kernel.read_state(commit)
+        return lambda stored: read_content(self._kernel.objects, state.get(stored))
 
 
 def _look_if_there(lookup: Look) -> Look:
@@ -237,4 +243,4 @@ def _look_if_there(lookup: Look) -> Look:
 
 def _was_above(lookup: Look, location: str) -> bool:
     """Whether a table came to a folder above a location, and may have left it since."""
-    return any(holder(lookup, folder) is not None for folder in folders_above(location))
+    return any(find_holder(lookup, folder) is not None for folder in list_folders_above(location))

@@ -21,7 +21,7 @@ from penstock.kernel.description import (
     lake_moved_error,
     read_description,
 )
-from penstock.kernel.records import KeepRow, pages
+from penstock.kernel.records import KeepRow, list_row_pages
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.references import ReferenceDecision
 from penstock.model.encoding import ObjectId
@@ -37,7 +37,7 @@ KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.DELETED)
 """What goes along. Transactions end where they began: what has not landed never does."""
 
 
-def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) -> Iterator[int]:
+def seal_lake(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) -> Iterator[int]:
     """Seal a lake for a copy, and tell again and again how many references have been.
 
     May be repeated. ``LakeMoved`` if it is sealed for another copy, ``InvalidRequest`` if the move was
@@ -59,17 +59,17 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
         # From now on a name changes its kind at most once more: who makes one anew reads the description
         # after the row. Read in this order, with branches and tags again, none is overlooked.
         for kind in (*KINDS, Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
-            for page in pages(kernel.store, kind):
+            for page in list_row_pages(kernel.store, kind):
                 open_names = [
-                    row.name for row, entry in newest_entries(kernel, page) if not _is_seal(entry, copy)
+                    row.name for row, entry in read_newest_entries(kernel, page) if not _is_seal(entry, copy)
                 ]
-                sealed = sum(workers.map(lambda name: _seal_one(kernel, name, copy, who), open_names))
+                sealed = sum(workers.map(lambda name: _seal_reference(kernel, name, copy, who), open_names))
                 has_changed, count = has_changed or sealed > 0, count + sealed
                 yield count
     require_sealed(kernel.store, copy)
 
 
-def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
+def _seal_reference(kernel: Kernel, name: str, copy: str, who: str) -> bool:
     """Seal a reference; whether that was left to do, as it is not where the reference is gone."""
 
     def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
@@ -79,7 +79,7 @@ def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
         entry = kernel.objects.find((reference.log,)).get(reference.log)
         return KeepRow(None) if _is_seal(entry, copy) else ReferenceDecision(reference, Event.SEAL)
 
-    return kernel.references.swap(name, decide, who, copy) is not None
+    return kernel.references.swap_reference(name, decide, who, copy) is not None
 
 
 def _is_seal(entry: LogEntry | None, copy: str) -> bool:
@@ -92,7 +92,7 @@ def require_sealed(store: Store, copy: str) -> None:
         raise _cancelled_error(store)
 
 
-def finish(store: Store, settings: Settings, copy: str) -> None:
+def finish_seal(store: Store, settings: Settings, copy: str) -> None:
     """Give the lake away for good. From here on its move can be completed, but not cancelled."""
 
     def decide(lake: LakeDescription) -> LakeDescription:
@@ -103,7 +103,7 @@ def finish(store: Store, settings: Settings, copy: str) -> None:
     change_description(store, settings, decide, though_sealed=True)
 
 
-def reopen(store: Store, settings: Settings, copy: str) -> None:
+def reopen_lake(store: Store, settings: Settings, copy: str) -> None:
     """Take a lake back that was given away for good, when a move is undone. May be repeated.
 
     The caller has sealed the lake at the other place for good: else two places take writes.
@@ -117,7 +117,7 @@ def reopen(store: Store, settings: Settings, copy: str) -> None:
     change_description(store, settings, decide, though_sealed=True)
 
 
-def cancel(store: Store, settings: Settings) -> Seal:
+def cancel_seal(store: Store, settings: Settings) -> Seal:
     """Let a lake stay that was about to move. ``LakeMoved`` if it has moved already.
 
     One swap: seals in the logs of references hold only while the description says so.
@@ -140,21 +140,21 @@ def cancel(store: Store, settings: Settings) -> Seal:
     return found
 
 
-def sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:
+def read_sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:
     """The rows of all references that were sealed for a copy.
 
     A name that somebody made too late to be sealed is not among them; nothing can be done with it.
     """
     rows = {}
     for kind in KINDS:
-        for page in pages(kernel.store, kind):
+        for page in list_row_pages(kernel.store, kind):
             rows.update(
-                {row.name: row for row, entry in newest_entries(kernel, page) if _is_seal(entry, copy)}
+                {row.name: row for row, entry in read_newest_entries(kernel, page) if _is_seal(entry, copy)}
             )
     return rows
 
 
-def newest_entries(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:
+def read_newest_entries(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:
     """Rows with the newest entries of their logs."""
     logs: dict[Row, ObjectId] = {row: decode_reference_row(row).log for row in rows}
     entries = kernel.objects.find(set(logs.values()))

@@ -39,19 +39,19 @@ class TreeView:
         except KeyError:
             if len(self._known) >= KNOWN_MAX:
                 self._known = {}
-            value = self._known[key] = tree.get(self._objects, self.root, key)
+            value = self._known[key] = tree.find_value(self._objects, self.root, key)
             return value
 
-    def after(self, root: ObjectId, changes: Changes) -> TreeView:
+    def with_changes(self, root: ObjectId, changes: Changes) -> TreeView:
         """The view of the tree that some changes led to."""
         known_values = self._known if len(self._known) < KNOWN_MAX else {}
         return TreeView(self._objects, root, {**known_values, **changes})
 
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
-        return tree.get_many(self._objects, self.root, keys)
+        return tree.find_values(self._objects, self.root, keys)
 
     def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
-        return tree.scan(self._objects, self.root, start, stop)
+        return tree.scan_entries(self._objects, self.root, start, stop)
 
 
 class StateOverlay:
@@ -85,13 +85,13 @@ class StateOverlay:
                 yield mine_key, mine
 
 
-def prefix_end(prefix: bytes) -> bytes | None:
+def find_prefix_end(prefix: bytes) -> bytes | None:
     """The first key after all that begin with ``prefix``."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
 
 
-def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value | None]:
+def read_recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value | None]:
     """The changes that a commit carries on top of its tree."""
     segments = objects.get_many([segment_id for segment_id, _ in commit.recent])
     changes: dict[bytes, Value | None] = {}
@@ -101,13 +101,13 @@ def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value 
     return changes
 
 
-def carried_keys(objects: Objects, commit: CommitObject) -> list[bytes]:
+def list_recently_changed_keys(objects: Objects, commit: CommitObject) -> list[bytes]:
     """The keys of the changes that a commit carries on top of its tree, in the order they were made."""
     segments = objects.get_many([segment_id for segment_id, _ in commit.recent])
     return [key for segment_id, count in commit.recent for key in segments[segment_id].keys[:count]]
 
 
-def count_carried(commit: CommitObject) -> int:
+def count_recent_changes(commit: CommitObject) -> int:
     """How many changes a commit carries on top of its tree."""
     return sum(count for _, count in commit.recent)
 
@@ -117,30 +117,32 @@ def has_grown(parent: CommitObject, commit: CommitObject) -> bool:
 
     So it is until changes are folded into the tree. Which of them are its own is known by their number then.
     """
-    return commit.root == parent.root and count_carried(commit) >= count_carried(parent)
+    return commit.root == parent.root and count_recent_changes(commit) >= count_recent_changes(parent)
 
 
-def state_of(objects: Objects, commit: CommitObject) -> StateOverlay:
+def open_state(objects: Objects, commit: CommitObject) -> StateOverlay:
     """The lake at a commit."""
-    return StateOverlay(TreeView(objects, commit.root), recent_changes(objects, commit))
+    return StateOverlay(TreeView(objects, commit.root), read_recent_changes(objects, commit))
 
 
 def diff_commits(
     objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
 ) -> Difference:
     """What differs between two commits within a range: key → (value before, value after), sorted by key."""
-    return {key: (before, now) for key, before, now in differing(objects, before, after, start, stop)}
+    return {
+        key: (before, now) for key, before, now in iterate_differences(objects, before, after, start, stop)
+    }
 
 
-def differing(
+def iterate_differences(
     objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
 ) -> Iterator[tree.Differing]:
     """The same, one after the other: what lies behind the last one asked for is not read."""
-    old, new = state_of(objects, before), state_of(objects, after)
+    old, new = open_state(objects, before), open_state(objects, after)
     over = old.changes.keys() | new.changes.keys()
     if before.root == after.root:
         # What both carry alike cannot differ; without this, every commit would look up all recent keys.
-        over = {key for key in over if _carried_change(old, key) != _carried_change(new, key)}
+        over = {key for key in over if _find_recent_change(old, key) != _find_recent_change(new, key)}
     over = {key for key in over if start <= key and (stop is None or key < stop)}
     before_values, now = old.get_many(over), new.get_many(over)
     carried = [
@@ -150,13 +152,13 @@ def differing(
     ]
     if before.root == after.root:
         return iter(carried)
-    below = tree.differing(objects, before.root, after.root, start, stop)
-    return merge((difference for difference in below if difference[0] not in over), carried, key=_key_of)
+    below = tree.iterate_differences(objects, before.root, after.root, start, stop)
+    return merge((difference for difference in below if difference[0] not in over), carried, key=_get_key)
 
 
-def _key_of(difference: tree.Differing) -> bytes:
+def _get_key(difference: tree.Differing) -> bytes:
     return difference[0]
 
 
-def _carried_change(state: StateOverlay, key: bytes) -> tuple[bool, Value | None]:
+def _find_recent_change(state: StateOverlay, key: bytes) -> tuple[bool, Value | None]:
     return key in state.changes, state.changes.get(key)

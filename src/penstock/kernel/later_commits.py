@@ -8,10 +8,10 @@ from functools import cached_property
 
 from penstock.kernel.format import Formats, LaterCommit, LaterCommitLookup
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, state_of
-from penstock.kernel.objects import content_of
+from penstock.kernel.lake_state import Difference, open_state
+from penstock.kernel.objects import read_content
 from penstock.kernel.request import NextBatch
-from penstock.kernel.three_way import Intents, changes_between, gather_intents, intents_of_format
+from penstock.kernel.three_way import Intents, find_changes_between, gather_intents, intents_of_format
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Intent
@@ -29,16 +29,16 @@ class LaterCommits:
     @cached_property
     def undo(self) -> Difference:
         """What undoes the commit: of each key that it changed what it became, and what it was."""
-        commit = self._history.commit(self._commit)
-        return changes_between(self._history, commit, self._history.commit(commit.parent))
+        commit = self._history.read_commit(self._commit)
+        return find_changes_between(self._history, commit, self._history.read_commit(commit.parent))
 
-    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
+    def look_up_commits(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key between the commit and a head of the branch.
 
         Whoever asks for the commits without a head comes first in the next batch.
         """
         own: Intents = {}
-        gather_intents(self._history, self._history.commit(self._commit), own)
+        gather_intents(self._history, self._history.read_commit(self._commit), own)
         intents = self._own_intents(key, own.get(key, []))
         return LaterCommitLookup(lambda: self._commits_up_to(head, key), tuple(intents or ()))
 
@@ -54,7 +54,7 @@ class LaterCommits:
         history = self._history
         if not history.is_on_line(self._head, head):
             self._head, self._commits = self._commit, {}
-        for commit_id, commit in history.only_in(head, self._head):
+        for commit_id, commit in history.list_commits_only_in(head, self._head):
             intents: Intents = {}
             if commit.intents:
                 gather_intents(history, commit, intents)
@@ -63,18 +63,18 @@ class LaterCommits:
                 is_beside = not history.is_ancestor(self._commit, commit_id)
                 keys = self.undo.keys()
                 for key in keys if is_merge else intents.keys() & keys:
-                    later = self._later_commit(commit_id, commit, key, intents.get(key, []), is_beside)
+                    later = self._make_later_commit(commit_id, commit, key, intents.get(key, []), is_beside)
                     self._commits.setdefault(key, []).append(later)
         self._head = head
 
-    def _later_commit(
+    def _make_later_commit(
         self, commit_id: ObjectId, commit: CommitObject, key: bytes, intents: list[Intent], is_beside: bool
     ) -> LaterCommit:
-        parents = [self._history.link(parent) for parent in commit.parents]
+        parents = [self._history.read_ancestor(parent) for parent in commit.parents]
         # Of one that has expired, it is not known what it did.
         own_intents = self._own_intents(key, intents) if None not in parents else None
         after, *before = (
-            self._content_at(commit, key) for commit in (commit, *parents) if commit is not None
+            self._read_content_at(commit, key) for commit in (commit, *parents) if commit is not None
         )
         other_side: list[AnyContent | None] = []
         if commit.further_parents and not is_beside and None not in parents:
@@ -97,12 +97,14 @@ class LaterCommits:
         if key not in self.undo:  # it holds what it held, and only more than that was asked of it
             return None
         objects, (before, after) = self._history.objects, self.undo[key]
-        managing = self._formats.managing(*(content_of(objects, side) for side in (after, before)))
+        managing = self._formats.find_managing_format(
+            *(read_content(objects, side) for side in (after, before))
+        )
         return intents_of_format(managing, intents) if managing is not None else None
 
-    def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
+    def _read_content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
         objects = self._history.objects
-        return content_of(objects, state_of(objects, commit).get(key))
+        return read_content(objects, open_state(objects, commit).get(key))
 
 
 class OwnCommits:
@@ -119,7 +121,7 @@ class OwnCommits:
         self._merges: list[int] = []
         """The positions of merges: they may have changed any key."""
 
-    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
+    def look_up_commits(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key up to a head of the branch: what commits found and left, oldest first.
 
         Whoever asks for the commits without a head comes first in the next batch.
@@ -132,13 +134,13 @@ class OwnCommits:
         if self._head != head:
             self._look_up_to(head)
         positions = sorted({*self._by_key.get(key, ()), *self._merges})
-        return [later for position in positions for later in self._later_commits(position, key)]
+        return [later for position in positions for later in self._list_commits(position, key)]
 
     def _look_up_to(self, head: ObjectId) -> None:
         history = self._history
         if self._head is None or not history.is_on_line(self._head, head):
             self._head, self._commits, self._by_key, self._merges = self._commit, [], {}, []
-        for _, commit in history.only_in(head, self._head):
+        for _, commit in history.list_commits_only_in(head, self._head):
             intents: Intents = {}
             gather_intents(history, commit, intents)
             position = len(self._commits)
@@ -149,16 +151,18 @@ class OwnCommits:
                 self._merges.append(position)
         self._head = head
 
-    def _later_commits(self, position: int, key: bytes) -> Iterator[LaterCommit]:
+    def _list_commits(self, position: int, key: bytes) -> Iterator[LaterCommit]:
         commit, intents = self._commits[position]
-        parents = [self._history.link(parent) for parent in (commit.parent, *commit.further_parents)]
+        parents = [self._history.read_ancestor(parent) for parent in (commit.parent, *commit.further_parents)]
         if parents[0] is None:  # it has expired, and it is not known what the commit found
             return
         objects = self._history.objects
         after, *before = (
-            content_of(objects, state_of(objects, at).get(key)) for at in (commit, *parents) if at is not None
+            read_content(objects, open_state(objects, at).get(key))
+            for at in (commit, *parents)
+            if at is not None
         )
-        managing = self._formats.managing(after, *before)
+        managing = self._formats.find_managing_format(after, *before)
         own_intents = [] if managing is None else intents_of_format(managing, intents.get(key, []))
         yield LaterCommit(
             tuple(before),

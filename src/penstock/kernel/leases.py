@@ -21,7 +21,7 @@ from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError
 from penstock.kernel.records import KeepRow, RecordType, RemoveRow, ReplaceRow, RowSubject
 from penstock.kernel.settings import Settings
 from penstock.model.clock import elapsed_s
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 from penstock.stores.port import Store
 
 PREFIX: Final = "@lease/"
@@ -58,7 +58,7 @@ class Leases:
         self._watched: dict[str, _Watched] = {}
         self._lock = Lock()
 
-    def take(self, id: str, holder: bytes | None = None) -> Lease | None:  # noqa: A002
+    def take_lease(self, id: str, holder: bytes | None = None) -> Lease | None:  # noqa: A002
         """The lease on something, to be released; ``None`` while another has it, or just took it.
 
         A given ``holder`` takes again at once what it has already, as a request that is repeated does.
@@ -78,7 +78,7 @@ class Leases:
             return ReplaceRow(mine) if term is None or self._is_left(id, term) else KeepRow(None)
 
         try:
-            term = LEASES.update(self.store, TRIES, id, decide)
+            term = LEASES.update_record(self.store, TRIES, id, decide)
         except RetriesExhausted:  # others were faster each time
             term = None
         if term is None:
@@ -93,11 +93,11 @@ class Leases:
         with self._lock:
             watched = self._watched.get(id)
             if watched is None or watched.term != term:
-                self._watch(id, _Watched(term, now_s))
+                self._watch_lease(id, _Watched(term, now_s))
                 return False
             return now_s - watched.since_s > term.good_s
 
-    def _watch(self, id: str, seen: _Watched) -> None:  # noqa: A002
+    def _watch_lease(self, id: str, seen: _Watched) -> None:  # noqa: A002
         """Watch a lease, unless so many are watched already: those are taken first, or wanted no more."""
         if len(self._watched) >= WATCHED_MAX:
             until_s = seen.since_s - WATCHED_S
@@ -123,14 +123,14 @@ class Lease:
         self._leases, self._id, self._term, self._begun_s = leases, id, term, begun_s
         self._is_lost, self._is_retaken = False, is_retaken
 
-    def keep(self) -> bool:
+    def renew_if_due(self) -> bool:
         """Before every step of the work: whether it may be done. The lease is renewed when it is time."""
         leases = self._leases
         usable_s = leases.good_s - leases.margin_s
         if not self._is_lost and self._lease_age_s() > usable_s / 3:
             # What cannot be renewed may still be good for this step.
             with suppress(TryAgainError, OutcomeUnknown):
-                self._renew()
+                self._renew_now()
         return not self._is_lost and self._lease_age_s() < usable_s
 
     def release(self, *, if_taken_once: bool = False) -> None:
@@ -151,7 +151,7 @@ class Lease:
             return RemoveRow(term)
 
         with suppress(TryAgainError, OutcomeUnknown):
-            LEASES.update(self._leases.store, TRIES, self._id, decide)
+            LEASES.update_record(self._leases.store, TRIES, self._id, decide)
 
     def _is_held_by(self, term: LeaseTerm) -> bool:
         # By the holder and not by the number: the answer to the last renewal may have been lost.
@@ -160,7 +160,7 @@ class Lease:
     def _lease_age_s(self) -> float:
         return self._leases.elapsed_s() - self._begun_s
 
-    def _renew(self) -> None:
+    def _renew_now(self) -> None:
         begun_s = self._leases.elapsed_s()
 
         def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
@@ -168,7 +168,7 @@ class Lease:
                 return KeepRow(None)
             return ReplaceRow(term._replace(number=term.number + 1))
 
-        renewed = LEASES.update(self._leases.store, TRIES, self._id, decide)
+        renewed = LEASES.update_record(self._leases.store, TRIES, self._id, decide)
         if renewed is None:
             self._is_lost = True
         else:
@@ -195,5 +195,5 @@ def _lease_subject(id: str) -> RowSubject:  # noqa: A002
 
 
 LEASES: Final[RecordType[LeaseTerm]] = RecordType(
-    PREFIX, lambda _: KIND, encode, decoder(LeaseTerm).decode, _lease_subject
+    PREFIX, lambda _: KIND, encode, make_decoder(LeaseTerm).decode, _lease_subject
 )

@@ -23,8 +23,8 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.format import Format, Formats
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, ManagedTable, Unknown, content_bytes, decode_content
-from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.content import AnyContent, ManagedTable, Unknown, decode_content, encode_checked_content
+from penstock.model.encoding import ObjectId, encode, hash_parts, make_decoder
 from penstock.model.keys import RESERVED, Key
 
 LEDGER: Final = RESERVED + b"table\0"
@@ -80,27 +80,27 @@ class TablesBelow(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-_decode = decoder(LedgerEntry).decode
-_decode_claim = decoder(LocationClaim).decode
-_decode_below = decoder(TablesBelow).decode
+_decode = make_decoder(LedgerEntry).decode
+_decode_claim = make_decoder(LocationClaim).decode
+_decode_below = make_decoder(TablesBelow).decode
 
 
-def ledger_key(identity: UUID) -> bytes:
+def encode_ledger_key(identity: UUID) -> bytes:
     """The reserved key of a table's entry."""
     return LEDGER + identity.hex.encode()
 
 
-def place_key(location: str) -> bytes:
+def encode_place_key(location: str) -> bytes:
     """The reserved key of a location's entry."""
-    return PLACES + digest("place", location.rstrip("/").encode()).hex().encode()
+    return PLACES + hash_parts("place", location.rstrip("/").encode()).hex().encode()
 
 
-def folder_key(location: str) -> bytes:
+def encode_folder_key(location: str) -> bytes:
     """The reserved key of the entry of a folder above locations."""
-    return FOLDERS + digest("folder", location.rstrip("/").encode()).hex().encode()
+    return FOLDERS + hash_parts("folder", location.rstrip("/").encode()).hex().encode()
 
 
-def folders_above(location: str) -> tuple[str, ...]:
+def list_folders_above(location: str) -> tuple[str, ...]:
     """The folders that a location lies in, the nearest first; a bucket is one, a whole disk is none."""
     start = location.find("://") + 3 if "://" in location else 0
     folder, folders = location.rstrip("/"), list[str]()
@@ -110,9 +110,9 @@ def folders_above(location: str) -> tuple[str, ...]:
     return tuple(folders)
 
 
-def holder(lookup: Look, location: str) -> UUID | None:
+def find_holder(lookup: Look, location: str) -> UUID | None:
     """The table that came to a location last, whether it is still there or not."""
-    entry = lookup(place_key(location))
+    entry = lookup(encode_place_key(location))
     return None if entry is None else entry.id
 
 
@@ -120,12 +120,12 @@ def is_entangled(lookup: Look, location: str) -> bool:
     """Whether a table lies above a location or below it."""
     if _count_below(lookup, location):
         return True
-    holders = (holder(lookup, folder) for folder in folders_above(location))
+    holders = (find_holder(lookup, folder) for folder in list_folders_above(location))
     return any(table_id is not None and find_table(lookup, table_id) is not None for table_id in holders)
 
 
 def _count_below(lookup: Look, folder: str) -> int:
-    entry = lookup(folder_key(folder))
+    entry = lookup(encode_folder_key(folder))
     if entry is None:
         return 0
     try:
@@ -135,7 +135,7 @@ def _count_below(lookup: Look, folder: str) -> int:
     return below.count
 
 
-def _claim_of(entry: AnyContent | None, location: str) -> LocationClaim:
+def _read_claim(entry: AnyContent | None, location: str) -> LocationClaim:
     try:
         payload = entry.payload if isinstance(entry, Unknown) else b""
         claim: LocationClaim = _decode_claim(payload) if payload else LocationClaim()
@@ -144,9 +144,9 @@ def _claim_of(entry: AnyContent | None, location: str) -> LocationClaim:
     return claim
 
 
-def ledger_entry(lookup: Look, identity: UUID) -> LedgerEntry | None:
+def read_ledger_entry(lookup: Look, identity: UUID) -> LedgerEntry | None:
     """What the ledger says of a table; ``None`` if it never was there. ``Damaged`` if that is unreadable."""
-    entry = lookup(ledger_key(identity))
+    entry = lookup(encode_ledger_key(identity))
     if entry is None:
         return None
     try:
@@ -158,26 +158,26 @@ def ledger_entry(lookup: Look, identity: UUID) -> LedgerEntry | None:
 
 def find_table(lookup: Look, identity: UUID) -> Key | None:
     """The key at which a table is now."""
-    entry = ledger_entry(lookup, identity)
+    entry = read_ledger_entry(lookup, identity)
     if entry is None or entry.dropped is not None:
         return None
     holder = lookup(entry.key)
     return Key.decode(entry.key) if holder is not None and holder.id == identity else None
 
 
-def last_content(lookup: Look, identity: UUID | None) -> AnyContent | None:
+def find_last_content(lookup: Look, identity: UUID | None) -> AnyContent | None:
     """What a branch had of a table last: as it was dropped, or as it still is at another key."""
-    entry = ledger_entry(lookup, identity) if identity is not None else None
+    entry = read_ledger_entry(lookup, identity) if identity is not None else None
     if entry is None:
         return None
     content = lookup(entry.key) if entry.dropped is None else decode_content(entry.dropped)
     return content if content is not None and content.id == identity else None
 
 
-def dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | None:
+def read_dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | None:
     """The table that an entry of the ledger remembers as dropped; ``entry`` is what the stored key holds.
 
-    ``None`` for other keys, and for an entry that cannot be read: ``ledger_entry`` raises ``Damaged``.
+    ``None`` for other keys, and for an entry that cannot be read: ``read_ledger_entry`` raises ``Damaged``.
     """
     if not stored.startswith(LEDGER) or not isinstance(entry, Unknown):
         return None
@@ -199,7 +199,7 @@ class LedgerChange:
         self._places: dict[UUID, LedgerPlace] = {}
         """Those that arrive at a location."""
         for key, change in tables.items():
-            old_id, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
+            old_id, now = _get_managed_id(formats, change.before), _get_managed_id(formats, change.after)
             if old_id == now:
                 continue
             if old_id is not None and change.before is not None:
@@ -218,25 +218,25 @@ class LedgerChange:
         self._coming: defaultdict[bytes, set[UUID]] = defaultdict(set)
         """The tables that arrive, by the reserved keys of their locations."""
         for table_id, placed in self._places.items():
-            self._coming[place_key(placed.location)].add(table_id)
+            self._coming[encode_place_key(placed.location)].add(table_id)
         self._below: Counter[str] = Counter()
         """How many tables more are below each folder."""
         for table_id, placed in self._places.items():
             if table_id not in self._left:
-                self._below.update(folders_above(placed.location))
+                self._below.update(list_folders_above(placed.location))
         for placed in self._gone.values():
-            self._below.subtract(folders_above(placed.location))
+            self._below.subtract(list_folders_above(placed.location))
 
     @property
     def touched_keys(self) -> set[bytes]:
         """The reserved keys of the tables that come, go or move, and of the places around them."""
-        tables = {ledger_key(table_id) for table_id in self._left.keys() | self._arrived.keys()}
+        tables = {encode_ledger_key(table_id) for table_id in self._left.keys() | self._arrived.keys()}
         located = [place.location for place in (*self._places.values(), *self._gone.values())]
-        above = {folder for place in self._places.values() for folder in folders_above(place.location)}
-        folders = {folder_key(location) for location in (*self._below, *located)}
-        return tables | folders | {place_key(location) for location in (*located, *above)}
+        above = {folder for place in self._places.values() for folder in list_folders_above(place.location)}
+        folders = {encode_folder_key(location) for location in (*self._below, *located)}
+        return tables | folders | {encode_place_key(location) for location in (*located, *above)}
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def find_conflicts(self) -> Iterator[Conflict]:
         """The keys at which a table would be a second time, or be where another one is."""
         for identity, (location, _) in self._places.items():
             reason = self._explain_taken_location(identity, location) or self._explain_nested_location(
@@ -253,13 +253,13 @@ class LedgerChange:
 
     def _explain_taken_location(self, identity: UUID, location: str) -> str | None:
         """Why a table cannot come to a location, if so."""
-        holders = {holder(self._look, location), *self._coming.get(place_key(location), ())}
+        holders = {find_holder(self._look, location), *self._coming.get(encode_place_key(location), ())}
         others = {table_id for table_id in holders if table_id is not None} - {identity}
         for other in sorted(others):
             keys = [find_table(self._look, other), *self._arrived.get(other, ())]
             if key := next(filter(None, keys), None):
                 return f"is at {location}, which is already the location of '{key}'"
-        if others and ledger_entry(self._look, identity) is not None:
+        if others and read_ledger_entry(self._look, identity) is not None:
             return f"was at {location}, which belongs to another table now, so it cannot be brought back"
         return None
 
@@ -273,20 +273,22 @@ class LedgerChange:
         location = location.rstrip("/")
         if _count_below(self._look, location) + self._below[location] > 0:
             return f"is at {location}, but another table is inside that folder"
-        for folder in folders_above(location):
-            table_id = holder(self._look, folder)
-            is_coming = place_key(folder) in self._coming
+        for folder in list_folders_above(location):
+            table_id = find_holder(self._look, folder)
+            is_coming = encode_place_key(folder) in self._coming
             if is_coming or (table_id is not None and find_table(self._look, table_id) is not None):
                 return f"is at {location}, which is inside the folder of another table"
         return None
 
-    def entries(self) -> Iterator[tuple[bytes, AnyContent | None]]:
+    def make_entries(self) -> Iterator[tuple[bytes, AnyContent | None]]:
         """The entries that tell where these tables are from now on; nothing for one that goes."""
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
                 remembered = _encode_dropped_table(content)
                 yield _encode_entry(
-                    identity, LedgerEntry(key.encode(), content_bytes(remembered)), remembered.objects
+                    identity,
+                    LedgerEntry(key.encode(), encode_checked_content(remembered)),
+                    remembered.objects,
                 )
         for identity, keys in self._arrived.items():
             yield _encode_entry(identity, LedgerEntry(keys[0].encode()))
@@ -295,14 +297,14 @@ class LedgerChange:
             if more:
                 count = max(0, _count_below(self._look, folder) + more)
                 below = Unknown(id=_FOLDER_ID, type_name=TYPE_NAME, payload=encode(TablesBelow(count)))
-                yield folder_key(folder), below if count else None
+                yield encode_folder_key(folder), below if count else None
 
     def _list_claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:
         """Whose the locations are now."""
         for identity, (location, content) in self._gone.items():
-            stored = place_key(location)
+            stored = encode_place_key(location)
             entry = self._look(stored)
-            claim = _claim_of(entry, location)
+            claim = _read_claim(entry, location)
             has_come_to_nothing = claim.arrived == _hash_content(content)
             if (
                 entry is not None
@@ -310,18 +312,21 @@ class LedgerChange:
                 and has_come_to_nothing
                 and stored not in self._coming
             ):
-                yield stored, None if claim.former is None else _claim(claim.former, LocationClaim())
+                yield stored, None if claim.former is None else _encode_claim(claim.former, LocationClaim())
         for identity, (location, content) in self._places.items():
-            former = holder(self._look, location)
+            former = find_holder(self._look, location)
             if former != identity:
-                yield place_key(location), _claim(identity, LocationClaim(_hash_content(content), former))
+                yield (
+                    encode_place_key(location),
+                    _encode_claim(identity, LocationClaim(_hash_content(content), former)),
+                )
 
 
 _FOLDER_ID: Final = UUID(int=0)
 """A folder is no table, but an entry has an id."""
 
 
-def _claim(identity: UUID, claim: LocationClaim) -> AnyContent:
+def _encode_claim(identity: UUID, claim: LocationClaim) -> AnyContent:
     return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
 
 
@@ -343,14 +348,16 @@ def _encode_dropped_table(content: AnyContent) -> AnyContent:
 
 
 def _hash_content(content: AnyContent) -> bytes:
-    return digest("content", content_bytes(content))
+    return hash_parts("content", encode_checked_content(content))
 
 
 def _encode_entry(
     identity: UUID, where: LedgerEntry, held: tuple[ObjectId, ...] = ()
 ) -> tuple[bytes, AnyContent]:
-    return ledger_key(identity), Unknown(id=identity, type_name=TYPE_NAME, payload=encode(where), held=held)
+    return encode_ledger_key(identity), Unknown(
+        id=identity, type_name=TYPE_NAME, payload=encode(where), held=held
+    )
 
 
-def _managed_id(formats: Formats, content: AnyContent | None) -> UUID | None:
-    return content.id if content is not None and formats.managing(content) is not None else None
+def _get_managed_id(formats: Formats, content: AnyContent | None) -> UUID | None:
+    return content.id if content is not None and formats.find_managing_format(content) is not None else None

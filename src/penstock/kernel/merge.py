@@ -13,9 +13,9 @@ from penstock.kernel.edit import Edit, EditContext
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
-from penstock.kernel.lake_state import Difference, state_of
+from penstock.kernel.lake_state import Difference, open_state
 from penstock.kernel.later_commits import OwnCommits
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.kernel.request import NextBatch
 from penstock.kernel.three_way import (
     CrossedIntents,
@@ -26,13 +26,13 @@ from penstock.kernel.three_way import (
     ThreeWayRequest,
     ThreeWayTerms,
     add_unseen,
-    changes_between,
+    find_changes_between,
     find_former_keys,
-    intents_between,
-    values_at_bases,
+    list_intents_between,
+    read_values_at_bases,
 )
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.objects import CommitObject, Intent, Value
 from penstock.model.references import Event, Reference
@@ -61,7 +61,7 @@ class MergeRequest(ThreeWayRequest):
 
     @property
     def fingerprint(self) -> bytes:
-        return object_id(
+        return hash_object(
             encode(("merge", self._source, self.if_head, self._meta.message, self._options.fingerprint()))
         )
 
@@ -69,11 +69,11 @@ class MergeRequest(ThreeWayRequest):
         plan = self._plan = plan_merge(self._history, self._formats, self._source, reference.head)
         if plan.changes is None or self.may_read:
             return
-        managed = self._managed_changes(plan.changes)
+        managed = self._select_managed_changes(plan.changes)
         if managed or self._options.reads is not None:
-            head = self._history.commit(reference.head)
-            view = state_of(self._history.objects, head)
-            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            head = self._history.read_commit(reference.head)
+            view = open_state(self._history.objects, head)
+            edit = self._begin_edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._check_reads(edit, plan.changes, head)
                 plan.apply_difference(self._three_way_apply(edit, plan, reference.head), managed)
@@ -81,7 +81,7 @@ class MergeRequest(ThreeWayRequest):
     def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
-        if self._plan is None or not self._plan.holds_at(chain):
+        if self._plan is None or not self._plan.still_fits(chain):
             self._plan = plan_merge(self._history, self._formats, self._source, chain.tip)
         plan = self._plan
         if plan.crossed and chain.has_drafts:
@@ -92,19 +92,19 @@ class MergeRequest(ThreeWayRequest):
             return []
         parents = {parent.encode() for key in plan.changes for parent in Key.decode(key).parents}
         chain.view.get_many(parents | plan.changes.keys())  # with one request a level
-        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        edit = self._begin_edit(chain.objects, chain.view, reference, self.may_read)
         if chain.has_drafts and self._options.reads is not None and self._options.reads.lists:
             raise NextBatch  # what came and went is told by commits, and some have no id yet
         self._check_reads(edit, plan.changes, chain.commit)
         three_way = self._three_way_apply(edit, plan, None if chain.has_drafts else chain.tip)
         plan.apply_difference(three_way, plan.changes)
-        three_way.finish()
+        three_way.finish_keys()
         self.results = list(three_way.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts)
         if plan.is_nothing and self._options.reads is None:
             return []
-        return [self._draft(edit, reference, (self._source,))]
+        return [self._make_draft(edit, reference, (self._source,))]
 
     def _check_reads(self, edit: Edit, changes: Difference, head: CommitObject) -> None:
         """Note in an edit, before anything is brought, what the source has read and is not so any more."""
@@ -117,8 +117,8 @@ class MergeRequest(ThreeWayRequest):
             edit,
             self._formats,
             self._options,
-            own=lambda key: own.since(head, key),
-            theirs=lambda key: theirs.since(self._source, key),
+            own=lambda key: own.look_up_commits(head, key),
+            theirs=lambda key: theirs.look_up_commits(self._source, key),
         )
 
 
@@ -151,43 +151,44 @@ class MergePlan(NamedTuple):
             changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases
         )
 
-    def holds_at(self, chain: CommitChain) -> bool:
+    def still_fits(self, chain: CommitChain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
         if chain.tip == self.head:
             return True
-        return not self.crossed and chain.contains(self.head) and chain.commit.merges == self.merges
+        return not self.crossed and chain.contains_commit(self.head) and chain.commit.merges == self.merges
 
 
 def plan_merge(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> MergePlan:
     """What a merge has to bring; ``CommitNotFound`` if the common history has expired."""
-    commit, target = history.commit(source), history.commit(head)
+    commit, target = history.read_commit(source), history.read_commit(head)
     bases = history.merge_bases(head, source)
     if source in bases:
         return MergePlan(head, target.merges, source, None, {}, frozenset(), {}, {}, {})
-    changes, ambiguous = _changes_since(history, bases, commit)
-    intents = intents_between(history, source, head) if formats else {}
+    changes, ambiguous = _find_source_changes(history, bases, commit)
+    intents = list_intents_between(history, source, head) if formats else {}
     changes = add_unseen(history, formats, changes, intents, commit)
     crossed = _find_crossed(history, bases, source, head) if intents else {}
-    places = find_former_keys(history, formats, changes, history.commit(bases[0]))
+    places = find_former_keys(history, formats, changes, history.read_commit(bases[0]))
     renamed = {
         stored: RenamedKey(
-            before, None if crossed or len(bases) > 1 else _intents_of(history, source, head, table_id)
+            before,
+            None if crossed or len(bases) > 1 else _list_source_intents(history, source, head, table_id),
         )
         for stored, (before, table_id) in places.items()
     }
-    values_by_key = values_at_bases(history, formats, changes, bases) if len(bases) > 1 else {}
+    values_by_key = read_values_at_bases(history, formats, changes, bases) if len(bases) > 1 else {}
     return MergePlan(
         head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, values_by_key
     )
 
 
-def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[Intent]:
+def _list_source_intents(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[Intent]:
     """The intents for a table of all commits that the source has and the target has not, under any key."""
     intents: list[Intent] = []
-    for _, commit in history.only_in(source, head):
-        view = state_of(history.objects, commit)
-        for intent in history.objects.intents(commit):
-            content = content_of(history.objects, view.get(intent.key))
+    for _, commit in history.list_commits_only_in(source, head):
+        view = open_state(history.objects, commit)
+        for intent in history.objects.read_intents(commit):
+            content = read_content(history.objects, view.get(intent.key))
             if content is not None and content.id == table:
                 intents.append(intent)
     return intents
@@ -206,18 +207,23 @@ def merge_plainly(
     changes = {
         stored: (before, after)
         for stored, (before, after) in (plan.changes or {}).items()
-        if (managing := formats.managing(content_of(objects, before if after is None else after))) is None
+        if (
+            managing := formats.find_managing_format(
+                read_content(objects, before if after is None else after)
+            )
+        )
+        is None
         or managing.merges_objects_only
     }
-    view = state_of(objects, history.commit(target))
+    view = open_state(objects, history.read_commit(target))
     edit = Edit(objects, view, formats, EditContext(reference, {}, may_read=True))
     own, theirs = OwnCommits(history, formats, source), OwnCommits(history, formats, target)
     three_way = ThreeWayApply(
         edit,
         formats,
         MergeOptions(),
-        own=lambda key: own.since(target, key),
-        theirs=lambda key: theirs.since(source, key),
+        own=lambda key: own.look_up_commits(target, key),
+        theirs=lambda key: theirs.look_up_commits(source, key),
     )
     plan.apply_difference(three_way, changes)
     refused = {key.encode() for key, result in three_way.results.items() if result.conflicts}
@@ -228,19 +234,19 @@ def _find_crossed(
     history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
 ) -> dict[bytes, CrossedIntents]:
     """The keys that the source had begun to change before the sides met, with what each side did to them."""
-    commit, base_commit = history.commit(source), history.commit(bases[0])
+    commit, base_commit = history.read_commit(source), history.read_commit(bases[0])
     if len(bases) == 1 and commit.merges == base_commit.merges and history.is_on_line(bases[0], source):
         return {}
     earlier: Intents = {}
-    for commit_id, source_commit in history.only_in(source, head):
+    for commit_id, source_commit in history.list_commits_only_in(source, head):
         if source_commit.intents and not all(history.is_ancestor(base, commit_id) for base in bases):
-            for intent in history.objects.intents(source_commit):
+            for intent in history.objects.read_intents(source_commit):
                 earlier.setdefault(intent.key, []).append(intent)
-    since = intents_between(history, head, source) if earlier else {}
+    since = list_intents_between(history, head, source) if earlier else {}
     return {key: CrossedIntents(intents, since.get(key, [])) for key, intents in earlier.items()}
 
 
-def _changes_since(
+def _find_source_changes(
     history: History, bases: Sequence[ObjectId], source: CommitObject
 ) -> tuple[Difference, frozenset[bytes]]:
     """What the source changed since the common ancestors, and the keys on which these do not agree.
@@ -249,22 +255,22 @@ def _changes_since(
     make of it; where that would be a conflict, the key is ambiguous and only equal sides merge.
     """
     objects = history.objects
-    changes = changes_between(history, history.commit(bases[0]), source)
+    changes = find_changes_between(history, history.read_commit(bases[0]), source)
     if len(bases) == 1:
         return changes, frozenset()
     ambiguous: set[bytes] = set()
     virtual: dict[bytes, Value | None] = {}
     for other in bases[1:]:
         root = history.merge_bases(bases[0], other)[0]
-        first, second = history.commit(bases[0]), history.commit(other)
-        origin = state_of(objects, history.commit(root))
-        for key, (mine, theirs) in changes_between(history, first, second).items():
+        first, second = history.read_commit(bases[0]), history.read_commit(other)
+        origin = open_state(objects, history.read_commit(root))
+        for key, (mine, theirs) in find_changes_between(history, first, second).items():
             before = virtual.get(key, mine)
             old_value = origin.get(key)
             virtual[key] = theirs if before == old_value else before
             if old_value not in (before, theirs):
                 ambiguous.add(key)
-    state = state_of(objects, source)
+    state = open_state(objects, source)
     for key, old_value in virtual.items():
         after = state.get(key)
         if key in ambiguous or old_value != after:

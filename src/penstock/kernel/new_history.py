@@ -11,7 +11,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.lake_seal import KINDS
 from penstock.kernel.objects import check_object
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.reflog import BEFORE_FIRST, receipt_id
+from penstock.kernel.reflog import BEFORE_FIRST, make_receipt_id
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject, LogEntry
 from penstock.stores.port import Row
@@ -22,7 +22,7 @@ RECEIPTS_MAX: Final = 4
 """How many tries of one request are looked for. Before the last one, all came to nothing."""
 
 
-def new_commits(
+def list_new_commits(
     kernel: Kernel,
     heads: Iterable[ObjectId],
     known_commits: Iterable[ObjectId],
@@ -82,7 +82,7 @@ def new_commits(
     return new
 
 
-def new_log_entries(
+def list_new_log_entries(
     kernel: Kernel, rows: Iterable[Row], known_rows: Iterable[Row]
 ) -> Iterator[dict[ObjectId, bytes]]:
     """The entries of ref logs that come after those that known rows are at, some at a time."""
@@ -110,19 +110,19 @@ def new_log_entries(
     yield block
 
 
-def receipt_ids(entry: LogEntry) -> set[ObjectId]:
+def list_receipt_ids(entry: LogEntry) -> set[ObjectId]:
     """Where the receipts of the idempotency keys are that a log entry names."""
     keys = {entry.key, *(landed.key for landed in entry.landed)} - {""}
     scopes = (entry.incarnation, entry.name.encode())
     tries = range(RECEIPTS_MAX)
-    return {receipt_id(scope, key, number) for key in keys for scope in scopes for number in tries}
+    return {make_receipt_id(scope, key, number) for key in keys for scope in scopes for number in tries}
 
 
-def receipts_of_entries(kernel: Kernel, entries: dict[ObjectId, bytes]) -> dict[ObjectId, bytes]:
+def read_receipts(kernel: Kernel, entries: dict[ObjectId, bytes]) -> dict[ObjectId, bytes]:
     """The receipts of idempotency keys that log entries name."""
     receipts: set[ObjectId] = set()
     for entry_id, data in entries.items():
         entry = check_object(entry_id, data)
         assert isinstance(entry, LogEntry)
-        receipts |= receipt_ids(entry)
+        receipts |= list_receipt_ids(entry)
     return kernel.store.uncached.fetch(receipts) if receipts else {}

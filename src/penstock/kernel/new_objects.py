@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from penstock.errors import Damaged
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import differing, state_of
-from penstock.kernel.objects import check_object, parts_of
+from penstock.kernel.lake_state import iterate_differences, open_state
+from penstock.kernel.objects import check_object, list_blobs_of_values
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.content import decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -37,7 +37,7 @@ class NewObjects:
 
     def __init__(self, kernel: Kernel, send: Send) -> None:
         self._kernel, self._objects, self._send = kernel, kernel.objects, send
-        self._horizons = TableHorizons.read(kernel.store, kernel.formats)
+        self._horizons = TableHorizons.read_horizons(kernel.store, kernel.formats)
         self._sent: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
 
     def take_commit(self, commit_id: ObjectId, *, is_first: bool) -> None:
@@ -48,7 +48,7 @@ class NewObjects:
         commit: CommitObject = self._objects.get_many([commit_id])[commit_id]
         segments = [segment for segment, _ in commit.recent]
         if is_first:
-            self.take_all([commit.root, *segments, *parts_of((commit.intents,))])
+            self.take_all([commit.root, *segments, *list_blobs_of_values((commit.intents,))])
         else:
             self._take_changed(commit, segments)
         self._sent.discard(commit_id)
@@ -64,26 +64,26 @@ class NewObjects:
 
     def _take_changed(self, commit: CommitObject, segments: list[ObjectId]) -> None:
         parent: CommitObject = self._objects.get_many([commit.parent])[commit.parent]
-        self._send_objects(parts_of((commit.intents,)))
+        self._send_objects(list_blobs_of_values((commit.intents,)))
         if commit.root != parent.root:
-            self._take_below([parent.root], [commit.root], _child_nodes)
+            self._take_below([parent.root], [commit.root], _list_child_nodes)
         carried = {segment for segment, _ in parent.recent}
         objects = self._send_objects([segment_id for segment_id in segments if segment_id not in carried])
         for segment in objects.values():
             assert isinstance(segment, Segment)
-            values: dict[bytes, Value | None] = {**state_of(self._objects, parent).get_many(segment.keys)}
+            values: dict[bytes, Value | None] = {**open_state(self._objects, parent).get_many(segment.keys)}
             for key, value in zip(segment.keys, segment.values, strict=True):
                 self._take_value(values.get(key), value)
                 values[key] = value
-        for _, before, now in differing(self._objects, parent, commit):
+        for _, before, now in iterate_differences(self._objects, parent, commit):
             self._take_value(before, now)
 
     def _take_value(self, before: Value | None, now: Value | None) -> None:
         """What the value of a key needs that the one before it did not."""
         if now is None or now == before:
             return
-        self._send_objects(parts_of((now,)))
-        self._take_below(self._held_ids(before), self._held_ids(now), self._list_children)
+        self._send_objects(list_blobs_of_values((now,)))
+        self._take_below(self._list_held_objects(before), self._list_held_objects(now), self._list_children)
 
     def _take_below(
         self,
@@ -129,16 +129,18 @@ class NewObjects:
             return list(decoded.held)
         if isinstance(decoded, Leaf | Segment):
             values = [value for value in decoded.values if value is not None]
-            return parts_of(values) + [held for value in values for held in self._held_ids(value)]
+            return list_blobs_of_values(values) + [
+                held for value in values for held in self._list_held_objects(value)
+            ]
         return []
 
-    def _held_ids(self, value: Value | None) -> tuple[ObjectId, ...]:
+    def _list_held_objects(self, value: Value | None) -> tuple[ObjectId, ...]:
         """The objects that the content in a value holds; none of a table's state that was erased."""
         if value is None:
             return ()
-        return self._horizons.objects_of(decode_content(self._objects.read(value)))
+        return self._horizons.list_retained_objects(decode_content(self._objects.read_value(value)))
 
 
-def _child_nodes(decoded: AnyObject) -> Iterable[ObjectId]:
+def _list_child_nodes(decoded: AnyObject) -> Iterable[ObjectId]:
     """What a tree's node has below it. Values of leaves are compared key by key."""
     return decoded.children if isinstance(decoded, Node) else ()

@@ -14,7 +14,7 @@ from uuid import UUID
 from penstock.errors import InvalidRequest
 from penstock.kernel.records import RecordType, ReplaceRow, RowSubject
 from penstock.kernel.settings import Settings
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 from penstock.stores.port import Store
 
 PREFIX: Final = "@numbers/"
@@ -54,13 +54,13 @@ def reserve_numbers(
             last[name] = _find_last(request, last.get(name), name)
         return ReplaceRow(NumberRanges(last), is_counted=True)
 
-    reserved = NUMBERS.update(store, settings, table.hex, decide)
+    reserved = NUMBERS.update_record(store, settings, table.hex, decide)
     return {name: reserved.last[name] for name in requests}
 
 
 def find_ranges(store: Store, table: UUID) -> NumberRanges | None:
     """What was given away of a table's numbers; ``None`` if nobody has reserved any here."""
-    return NUMBERS.find(store, table.hex)
+    return NUMBERS.find_record(store, table.hex)
 
 
 def _find_last(request: RangeRequest, last: int | None, name: str) -> int:
@@ -86,5 +86,5 @@ def _range_subject(id: str) -> RowSubject:  # noqa: A002
 
 
 NUMBERS: Final[RecordType[NumberRanges]] = RecordType(
-    PREFIX, lambda _: KIND, encode, decoder(NumberRanges).decode, _range_subject
+    PREFIX, lambda _: KIND, encode, make_decoder(NumberRanges).decode, _range_subject
 )

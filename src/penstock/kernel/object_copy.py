@@ -67,7 +67,9 @@ def copy_objects(
                     settings, partial(whole.scan_data, token, page_max, size_max)
                 )
                 parts = [workers.submit(carry, data_by_id)] if data_by_id else []
-                running.append((token, parts + [workers.submit(fetch, chunk) for chunk in chunks(others)]))
+                running.append(
+                    (token, parts + [workers.submit(fetch, chunk) for chunk in split_page(others)])
+                )
                 is_scanned = not token
             if is_scanned or len(running) == PAGES_MAX:
                 reached, parts = running.popleft()
@@ -91,7 +93,7 @@ def count_objects(store: Store, settings: Settings) -> int:
             return count
 
 
-def chunks(page: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
+def split_page(page: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
     """A page in parts that a worker can hold in memory."""
     chunk: list[StoredObject] = []
     size = 0

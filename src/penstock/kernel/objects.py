@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.model.content import AnyContent, decode_content
-from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, hash_object
 from penstock.model.objects import (
     BEGINNING,
     EMPTY_LEAF,
@@ -57,7 +57,7 @@ class Objects:
             old, sizes = self._old
             decoded = old.get(wanted_id)
             if decoded is not None:
-                self.remember(wanted_id, decoded, sizes.get(wanted_id, 0))
+                self.cache_decoded(wanted_id, decoded, sizes.get(wanted_id, 0))
         return decoded
 
     def get(self, object_id: ObjectId) -> Any:
@@ -73,7 +73,7 @@ class Objects:
         if len(objects) < len(ids):
             missing = {wanted_id for wanted_id in ids if wanted_id not in objects}
             for fetched_id, data in self.store.fetch(missing).items():
-                objects[fetched_id] = self.keep(fetched_id, data)
+                objects[fetched_id] = self.decode_and_cache(fetched_id, data)
         return objects
 
     def get_many(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
@@ -84,23 +84,23 @@ class Objects:
                 raise Damaged(f"object {wanted_id.hex()} is missing", objects=[wanted_id.hex()])
         return objects
 
-    def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+    def fetch_stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         """The objects with these ids as they are stored, as many as exist: to be read in another process."""
         return self.store.fetch(ids)
 
-    def commit(self, commit_id: ObjectId) -> CommitObject:
+    def get_commit(self, commit_id: ObjectId) -> CommitObject:
         commit = self.get(commit_id)
         if not isinstance(commit, CommitObject):
             raise Damaged(f"object {commit_id.hex()} is not a commit", objects=[commit_id.hex()])
         return commit
 
-    def keep(self, new_id: ObjectId, data: bytes) -> AnyObject:
+    def decode_and_cache(self, new_id: ObjectId, data: bytes) -> AnyObject:
         """Decode an object, checked against its id, and keep it in memory."""
         decoded = check_object(new_id, data)
-        self.remember(new_id, decoded, len(data))
+        self.cache_decoded(new_id, decoded, len(data))
         return decoded
 
-    def remember(self, new_id: ObjectId, decoded: Any, size: int) -> None:
+    def cache_decoded(self, new_id: ObjectId, decoded: Any, size: int) -> None:
         """Keep a decoded object in memory, which has so many bytes in the store."""
         if self._young_bytes + size > self._half_max_bytes:
             self._old = self._young, self._young_sizes
@@ -109,7 +109,7 @@ class Objects:
         self._young[new_id], self._young_sizes[new_id] = decoded, size
         self._young_bytes += size
 
-    def read(self, value: Value) -> bytes:
+    def read_value(self, value: Value) -> bytes:
         """The bytes of a value, wherever they are."""
         if isinstance(value, bytes):
             return value
@@ -128,11 +128,11 @@ class Objects:
             )
         return data
 
-    def intents(self, commit: CommitObject) -> tuple[Intent, ...]:
+    def read_intents(self, commit: CommitObject) -> tuple[Intent, ...]:
         """What formats were asked to do in a commit."""
         if commit.intents == b"":
             return ()
-        intents: tuple[Intent, ...] = decode_intents(self.read(commit.intents))
+        intents: tuple[Intent, ...] = decode_intents(self.read_value(commit.intents))
         return intents
 
 
@@ -162,31 +162,31 @@ class PendingObjects(Objects):
         decoded = self._decoded.get(object_id) or self._stored._young.get(object_id)
         return decoded if decoded is not None else super().get(object_id)
 
-    def remember(self, new_id: ObjectId, decoded: Any, size: int) -> None:
-        self._below.remember(new_id, decoded, size)
+    def cache_decoded(self, new_id: ObjectId, decoded: Any, size: int) -> None:
+        self._below.cache_decoded(new_id, decoded, size)
 
-    def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+    def fetch_stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         data_by_id = {wanted_id: self.fresh[wanted_id] for wanted_id in ids if wanted_id in self.fresh}
-        return data_by_id | self._below.stored_bytes(
+        return data_by_id | self._below.fetch_stored_bytes(
             [wanted_id for wanted_id in ids if wanted_id not in data_by_id]
         )
 
-    def add(self, value: AnyObject) -> ObjectId:
+    def add_object(self, value: AnyObject) -> ObjectId:
         """Take in a new object, and return its id."""
         data = encode(value)
-        new_id = object_id(data)
+        new_id = hash_object(data)
         self.fresh[new_id] = data
         self._decoded[new_id] = value
         return new_id
 
     def add_node(self, packed: bytes, expanded: Leaf | Node) -> ObjectId:
         """Take in a tree node, of which bytes and memory hold different forms (see ``expand_keys``)."""
-        node_id = object_id(packed)
+        node_id = hash_object(packed)
         self.fresh[node_id] = packed
         self._decoded[node_id] = expanded
         return node_id
 
-    def settle(self) -> None:
+    def note_stored(self) -> None:
         """What was pending is stored now."""
         for new_id, data in self.fresh.items():
             decoded = self._decoded.get(new_id)
@@ -196,7 +196,7 @@ class PendingObjects(Objects):
                 decoded = expand_keys(decode_object(data))
                 if not isinstance(decoded, Leaf | Node):
                     continue
-            self._below.remember(new_id, decoded, len(data))
+            self._below.cache_decoded(new_id, decoded, len(data))
         self.fresh, self._decoded = {}, {}
 
 
@@ -213,7 +213,7 @@ def check_stored(expected_id: ObjectId, data: bytes) -> AnyObject:
         raise Damaged(
             f"object {expected_id.hex()} cannot be read: {problem}", objects=[expected_id.hex()]
         ) from None
-    if object_id(data) != expected_id and type(decoded).__name__ != "Receipt":
+    if hash_object(data) != expected_id and type(decoded).__name__ != "Receipt":
         raise Damaged(
             f"object {expected_id.hex()} is corrupt: its bytes do not match its id",
             objects=[expected_id.hex()],
@@ -223,7 +223,7 @@ def check_stored(expected_id: ObjectId, data: bytes) -> AnyObject:
 
 def check_bytes(expected_id: ObjectId, data: bytes) -> None:
     """``Damaged`` if an object's bytes are not what was written. It is decoded only if its id is no hash."""
-    if object_id(data) != expected_id:
+    if hash_object(data) != expected_id:
         check_object(expected_id, data)
 
 
@@ -249,16 +249,16 @@ def split_blobs(data: bytes) -> tuple[Large, dict[ObjectId, bytes]]:
     parts = []
     for start in range(0, len(data), BLOB_MAX_BYTES):
         blob = encode(Blob(data[start : start + BLOB_MAX_BYTES]))
-        parts.append(object_id(blob))
+        parts.append(hash_object(blob))
         blobs[parts[-1]] = blob
     return Large(len(data), tuple(parts)), blobs
 
 
-def parts_of(values: Iterable[Value | None]) -> list[ObjectId]:
+def list_blobs_of_values(values: Iterable[Value | None]) -> list[ObjectId]:
     """The blobs that some values are made of."""
     return [part for value in values if isinstance(value, Large) for part in value.parts]
 
 
-def content_of(objects: Objects, value: Value | None) -> AnyContent | None:
+def read_content(objects: Objects, value: Value | None) -> AnyContent | None:
     """The content behind a value."""
-    return None if value is None else decode_content(objects.read(value))
+    return None if value is None else decode_content(objects.read_value(value))

@@ -71,12 +71,12 @@ class BranchQueue:
     def is_idle(self) -> bool:
         return self._leader is None and self._ahead is None and not len(self.preparations)
 
-    def submit(self, request: Request) -> RequestOutcome:
+    def submit_request(self, request: Request) -> RequestOutcome:
         """Queue a request, and return what became of it or raise why it was refused."""
         with paced_reads(None):  # who leads works for others too
-            return self._submit(request)
+            return self._submit_and_wait(request)
 
-    def _submit(self, request: Request) -> RequestOutcome:
+    def _submit_and_wait(self, request: Request) -> RequestOutcome:
         ticket = Ticket(request)
         try:
             with self._lock:
@@ -88,11 +88,11 @@ class BranchQueue:
                     self._run_batch(ticket)
                 else:
                     ticket.wait()
-            self._hand_over(ticket)
+            self._hand_over_lead(ticket)
         except BaseException:
             # Interrupted. The request may still land, but its thread cannot lead.
             ticket.is_abandoned = True
-            self._hand_over(ticket)
+            self._hand_over_lead(ticket)
             raise
         if ticket.error is not None:
             raise ticket.error
@@ -106,8 +106,8 @@ class BranchQueue:
     def _run_batch(self, ticket: Ticket) -> None:
         """Run one batch. Requests leave the queue when they are answered, so none is lost on the way."""
         try:
-            batch = self._next_batch()
-            self._measure(batch)
+            batch = self._take_next_batch()
+            self._measure_batch(batch)
             Batch(self, ticket, batch).run()
         finally:
             self._end_flight(ticket)
@@ -116,7 +116,7 @@ class BranchQueue:
                 if self._leader is None:
                     self._choose_leader(None)
 
-    def _measure(self, batch: list[Ticket]) -> None:
+    def _measure_batch(self, batch: list[Ticket]) -> None:
         if self.meter is SILENT:
             return
         now_s = time.perf_counter()
@@ -125,7 +125,7 @@ class BranchQueue:
         for ticket in batch:
             self.meter.observe(QUEUE_WAIT_SECONDS, now_s - ticket.arrived_s)
 
-    def _next_batch(self) -> list[Ticket]:
+    def _take_next_batch(self) -> list[Ticket]:
         """The requests that wait, as many as one swap may land and its log entry may name."""
         batch: list[Ticket] = []
         room = ENTRY_MAX_CHARS
@@ -141,7 +141,7 @@ class BranchQueue:
     def _is_ahead(self, ticket: Ticket) -> bool:
         return self._ahead is not None and ticket in self._ahead.tickets
 
-    def _hand_over(self, ticket: Ticket) -> None:
+    def _hand_over_lead(self, ticket: Ticket) -> None:
         """Let the next in line lead, if it was this one so far. Interrupted anywhere, it can be repeated."""
         self._end_flight(ticket)
         with self._lock:
@@ -156,7 +156,7 @@ class BranchQueue:
         staying: deque[Ticket] = deque()
         for ticket in self._waiting:
             if ticket.is_answered:
-                ticket.wake()
+                ticket.wake_waiter()
             else:
                 staying.append(ticket)
         self._waiting = staying
@@ -176,13 +176,13 @@ class BranchQueue:
             )
             self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.label)
         else:
-            heir.wake()
+            heir.wake_waiter()
         self._leader = heir
 
     # -- the batch whose swap is in flight ---------------------------------------------------------------
 
     @property
-    def ahead(self) -> BatchInFlight | None:
+    def batch_ahead(self) -> BatchInFlight | None:
         return self._ahead
 
     def take_off(self, flight: BatchInFlight) -> None:
@@ -191,7 +191,7 @@ class BranchQueue:
             self._ahead = flight
             self._choose_leader(flight.leader)
 
-    def requeue(self, flight: BatchInFlight) -> None:
+    def requeue_batch(self, flight: BatchInFlight) -> None:
         """A batch did not land: its leader leads again, as soon as whoever does now gives way."""
         with self._lock:
             flight.wants_back = True
@@ -219,13 +219,13 @@ class BranchQueue:
             flight = self._ahead
             if flight is not None and flight.leader is leader:
                 if not flight.has_landed:
-                    self.forget()
+                    self.forget_chain()
                 flight.is_over.set()
                 self._ahead = None
 
     # -- the head in memory ------------------------------------------------------------------------------
 
-    def chain_at(self, row: Row, reference: Reference) -> CommitChain:
+    def load_chain(self, row: Row, reference: Reference) -> CommitChain:
         """The branch's head in memory: as it was left, or read anew if another process moved it."""
         chain = self._chain
         if chain is None or self._row != row:
@@ -235,12 +235,12 @@ class BranchQueue:
             self._row = row
         return chain
 
-    def keep(self, row: Row, chain: CommitChain) -> None:
+    def keep_chain(self, row: Row, chain: CommitChain) -> None:
         """The branch is at this row and this chain now."""
-        chain.settle()
+        chain.note_stored()
         self._row, self._chain, self.remembered = row, chain, row
 
-    def forget(self) -> None:
+    def forget_chain(self) -> None:
         """What is in memory may not be what is stored."""
         self._row = self._chain = self.remembered = None
 
@@ -261,7 +261,7 @@ class PreparationLine:
         self._changed = Condition()
         self._line: deque[PreparationTurn] = deque()
 
-    def turn(self) -> PreparationTurn:
+    def take_turn(self) -> PreparationTurn:
         """The turn of one request, which leaves the line at the end of a ``with``."""
         return PreparationTurn(self)
 
@@ -290,7 +290,7 @@ class PreparationLine:
                     return
                 self._changed.wait(left_s)
 
-    def leave(self, turn: PreparationTurn) -> None:
+    def leave_line(self, turn: PreparationTurn) -> None:
         with self._changed:
             if turn in self._line:
                 self._line.remove(turn)
@@ -312,7 +312,7 @@ class PreparationTurn:
 
     def __exit__(self, *_: object) -> None:
         if self._ends_s is not None:
-            self._line.leave(self)
+            self._line.leave_line(self)
 
     def wait(self, stalled_s: float, wait_max_s: float) -> float:
         """Join the line, and wait to be first in it. Returns how many seconds that took.
@@ -327,7 +327,7 @@ class PreparationTurn:
         self._line.wait(self, stalled_s, self._ends_s)
         return monotonic() - began_s
 
-    def refuse(self) -> None:
+    def note_wasted_preparation(self) -> None:
         """The request was prepared in vain."""
         if self._ends_s is not None:
             self.refusals += 1

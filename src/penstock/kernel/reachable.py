@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.kernel.objects import parts_of
-from penstock.kernel.time_limits import step
-from penstock.model.content import AnyContent, Content, content_types, decode_content, type_bytes
+from penstock.kernel.objects import list_blobs_of_values
+from penstock.kernel.time_limits import check_read_may_go_on
+from penstock.model.content import AnyContent, Content, decode_content, encode_type, load_content_types
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import (
     EMPTY_ROOT,
@@ -35,7 +35,7 @@ Progress = Callable[[str, int], None]
 """Is told what is being done, and how many of it are done."""
 
 
-def silent(subject: str, count: int) -> None:
+def show_no_progress(subject: str, count: int) -> None:
     """No progress shown."""
 
 
@@ -47,7 +47,7 @@ class HistoryHorizon(NamedTuple):
     young_us: int = 0
     """What is younger is kept in any case."""
 
-    def keeps(self, number: int, commit: CommitObject) -> bool:
+    def keeps_commit(self, number: int, commit: CommitObject) -> bool:
         """Whether the ``number``-th commit from a head is kept. Without limits, all are."""
         if self.max_commits is None and self.oldest_us is None:
             return True
@@ -74,7 +74,7 @@ class ReachableObjects:
         self._reads_all = reads_all
         self._fetch, self._objects_of, self._walked = fetch, objects_of, walked
         self._types_without_objects = frozenset(
-            type_bytes(kind) for kind in content_types().values() if kind.objects is Content.objects
+            encode_type(kind) for kind in load_content_types().values() if kind.objects is Content.objects
         )
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
@@ -90,7 +90,7 @@ class ReachableObjects:
         """Parents of kept commits that the horizon cuts off."""
         return self._cut - self._kept
 
-    def commits(self, heads: Iterable[ObjectId], horizon: HistoryHorizon) -> None:
+    def mark_commits(self, heads: Iterable[ObjectId], horizon: HistoryHorizon) -> None:
         """Everything that commits lead to, as far back as the horizon reaches; their heads always stay."""
         waiting = {head: 0 for head in heads if head != NO_COMMIT}
         kept_at: dict[ObjectId, int] = {}
@@ -99,7 +99,7 @@ class ReachableObjects:
             block = dict(list(waiting.items())[:BLOCK])
             for commit_id in block:
                 del waiting[commit_id]
-                step()
+                check_read_may_go_on()
             objects = self._fetch(list(block))
             for commit_id, number in block.items():
                 commit = objects.get(commit_id)
@@ -109,24 +109,24 @@ class ReachableObjects:
                 if not isinstance(commit, CommitObject):
                     self._report_missing(commit_id, "as a commit")
                     continue
-                if number and not horizon.keeps(number, commit):
+                if number and not horizon.keeps_commit(number, commit):
                     self._cut.add(commit_id)
                     continue
                 kept_at[commit_id] = number
                 self._kept.add(commit_id)
                 if commit_id not in self.seen:
                     self.seen.add(commit_id)
-                    below += _below_commit(commit_id, commit)
+                    below += _list_objects_below_commit(commit_id, commit)
                 for parent in commit.parents:
                     depth = kept_at.get(parent)
                     if depth is None or number + 1 < depth:
                         waiting[parent] = min(number + 1, waiting.get(parent, number + 1))
             if len(below) >= BLOCK or not waiting:
-                self._walk(below)
+                self._mark_below(below)
                 self._walked()
                 below = []
 
-    def log(self, newest: Iterable[ObjectId]) -> None:
+    def mark_log_entries(self, newest: Iterable[ObjectId]) -> None:
         """The entries of ref logs."""
         waiting = [entry_id for entry_id in newest if entry_id not in self.seen]
         while waiting:
@@ -142,11 +142,11 @@ class ReachableObjects:
                     self._report_missing(entry_id, "as a ref log entry")
             waiting = following
 
-    def blobs(self, ids: Iterable[ObjectId], why: str) -> None:
+    def mark_blobs(self, ids: Iterable[ObjectId], why: str) -> None:
         """Some blobs, and what they hold."""
-        self._walk([(object_id, why) for object_id in ids])
+        self._mark_below([(object_id, why) for object_id in ids])
 
-    def _walk(self, start: list[tuple[ObjectId, str]]) -> None:
+    def _mark_below(self, start: list[tuple[ObjectId, str]]) -> None:
         """Trees, segments and blobs below commits."""
         waiting = start
         while waiting:
@@ -156,7 +156,7 @@ class ReachableObjects:
             self.seen.update(reasons)
             objects = self._fetch(list(reasons))
             for object_id, reason in reasons.items():
-                step()
+                check_read_may_go_on()
                 below = objects.get(object_id)
                 if isinstance(below, Leaf | Node | Segment | Blob):
                     waiting += [(child, reason) for child in self._list_children(object_id, below)]
@@ -180,7 +180,7 @@ class ReachableObjects:
                 continue
             if isinstance(value, Large):
                 below += value.parts
-            held = self._held_ids(object_id, value)
+            held = self._list_held_objects(object_id, value)
             if held or isinstance(value, Large):
                 below += held
             elif object_id not in self.damaged:
@@ -189,7 +189,7 @@ class ReachableObjects:
                 self._without_objects.add(value)
         return below
 
-    def _held_ids(self, object_id: ObjectId, value: Value) -> tuple[ObjectId, ...]:
+    def _list_held_objects(self, object_id: ObjectId, value: Value) -> tuple[ObjectId, ...]:
         """The objects that the content in a value of ``one`` holds."""
         data = value if isinstance(value, bytes) else self._read_large_value(object_id, value)
         try:
@@ -212,8 +212,8 @@ class ReachableObjects:
         return data
 
 
-def _below_commit(commit_id: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
+def _list_objects_below_commit(commit_id: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
     reason = f"by commit {commit_id.hex()[:8]}"
     below = [commit.root, *(segment for segment, _ in commit.recent)]
-    below += parts_of((commit.intents,))
+    below += list_blobs_of_values((commit.intents,))
     return [(child, reason) for child in below]

@@ -71,7 +71,7 @@ def list_next(links: Iterable[CommitObject | LogEntry], lowest: int) -> set[Obje
         for link in links
         for further in (
             link.parent,
-            *([link.jump] if link.depth - _jump_length(link.depth) >= lowest else ()),
+            *([link.jump] if link.depth - _measure_jump(link.depth) >= lowest else ()),
         )
         if link.depth - 1 >= lowest and link.depth > 1
     }
@@ -86,7 +86,7 @@ def _decode_link(data: bytes) -> CommitObject | LogEntry | None:
     return decoded if isinstance(decoded, CommitObject | LogEntry) else None
 
 
-def _jump_length(depth: int) -> int:
+def _measure_jump(depth: int) -> int:
     """How far back the jump of a link at a depth leads: the least part of it as a skew-binary number."""
     span = 1
     while span * 2 + 1 <= depth:

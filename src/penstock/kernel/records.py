@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, TryAgainError, Unavailable
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import WriteRetries, paced_reads, reason_of
+from penstock.kernel.time_limits import WriteRetries, describe_reason, paced_reads
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
@@ -83,10 +83,10 @@ class RowSubject(NamedTuple):
     details: Mapping[str, Any] = {}
     verb: str = "changed"
 
-    def lost(self) -> str:
+    def describe_lost_change(self) -> str:
         return f"another process {self.verb} {self.label}"
 
-    def outcome_unknown(self, store: Store, reason: str) -> OutcomeUnknown:
+    def make_outcome_unknown(self, store: Store, reason: str) -> OutcomeUnknown:
         """The error for a row of which it is unknown whether it was changed."""
         return OutcomeUnknown(
             f"it is not known whether {self.label} was {self.verb} in {store.url}: {reason}\n  {self.advice}",
@@ -120,7 +120,7 @@ def swap_row(
                     return decision.answer
                 if turn.advance(decision.objects, decision.row, decision.fresh).swapped:
                     return decision.answer
-            reason = subject.lost()
+            reason = subject.describe_lost_change()
         except OutcomeUnknown as unknown:
             in_doubt, reason = True, unknown
             if isinstance(decision, RowSwap) and not decision.is_counted:
@@ -128,11 +128,11 @@ def swap_row(
         except Unavailable as unavailable:
             reason = unavailable
         try:
-            tries.again(reason)
+            tries.wait_for_next_try(reason)
         except (TryAgainError, OutcomeUnknown) as exhausted:
             if not in_doubt:
                 raise
-            raise subject.outcome_unknown(store, reason_of(exhausted)) from None
+            raise subject.make_outcome_unknown(store, describe_reason(exhausted)) from None
 
 
 class RecordType(NamedTuple, Generic[V]):
@@ -149,7 +149,7 @@ class RecordType(NamedTuple, Generic[V]):
     id: Callable[[V], str] | None = None
     """The id that a value holds itself, if it does."""
 
-    def row(self, id: str, value: V) -> Row:  # noqa: A002
+    def encode_row(self, id: str, value: V) -> Row:  # noqa: A002
         return Row(self.prefix + id, self.kind(value), self.encode(value))
 
     def decode_row(self, row: Row) -> V:
@@ -167,12 +167,12 @@ class RecordType(NamedTuple, Generic[V]):
             )
         return value
 
-    def find(self, store: Store, id: str) -> V | None:  # noqa: A002
+    def find_record(self, store: Store, id: str) -> V | None:  # noqa: A002
         """The value of an id, if there is one."""
         row = store.reference(self.prefix + id)
         return None if row is None else self.decode_row(row)
 
-    def update(
+    def update_record(
         self,
         store: Store,
         settings: Settings,
@@ -188,12 +188,14 @@ class RecordType(NamedTuple, Generic[V]):
             if isinstance(decision, RemoveRow):
                 return RowSwap(None, decision.value)
             value = decision.value
-            return RowSwap(self.row(id, value), value, decision.objects, is_counted=decision.is_counted)
+            return RowSwap(
+                self.encode_row(id, value), value, decision.objects, is_counted=decision.is_counted
+            )
 
         return swap_row(store, settings, self.prefix + id, self.subject(id), decide_row)
 
 
-def pages(
+def list_row_pages(
     store: Store, kind: Kind, *, prefix: str = "", after: str = "", page_max: int = PAGE
 ) -> Iterator[list[Row]]:
     """All rows of one kind by name, some at a time."""
@@ -202,9 +204,9 @@ def pages(
         after = page[-1].name
 
 
-def rows_of_kind(
+def list_rows_of_kind(
     store: Store, kind: Kind, *, prefix: str = "", after: str = "", page_max: int = PAGE
 ) -> Iterator[Row]:
     """All rows of one kind by name."""
-    for page in pages(store, kind, prefix=prefix, after=after, page_max=page_max):
+    for page in list_row_pages(store, kind, prefix=prefix, after=after, page_max=page_max):
         yield from page

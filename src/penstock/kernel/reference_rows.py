@@ -13,29 +13,29 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.model.references import Kind, Reference, decode_reference, encode_reference
-from penstock.model.transactions import PREFIX, TransactionState, is_transaction, transaction_of
+from penstock.model.transactions import PREFIX, TransactionState, is_transaction, read_transaction
 from penstock.stores.port import Row
 
 
-def branch_or_tag_in(row: Row | None) -> Reference | None:
+def decode_branch_or_tag(row: Row | None) -> Reference | None:
     """The branch or tag in a row, if it is one and is not deleted."""
     if row is None or row.kind not in (Kind.BRANCH, Kind.TAG):
         return None
     return decode_reference_row(row)
 
 
-def reference_in(row: Row | None) -> Reference | None:
+def decode_live_reference(row: Row | None) -> Reference | None:
     """The branch or tag in a row, or the branch of a transaction that has not ended."""
     if row is not None and row.kind == Kind.TRANSACTION:
         return decode_reference_row(row)
-    return branch_or_tag_in(row)
+    return decode_branch_or_tag(row)
 
 
 def require_writable(reference: Reference, now_us: int) -> None:
     """``InvalidRequest`` if a reference takes no commits, ``TransactionOver`` if it takes no more."""
     if reference.kind is Kind.BRANCH:
         return
-    transaction = transaction_of(reference)
+    transaction = read_transaction(reference)
     if transaction is None:
         raise InvalidRequest(
             f"'{reference.name}' is a {reference.kind}; only branches take commits", name=reference.name
@@ -60,7 +60,7 @@ def transaction_not_found_error(id: str) -> TransactionNotFound:  # noqa: A002
 
 def transaction_over_error(reference: Reference) -> TransactionOver:
     """The error for a write in a transaction that takes none any more."""
-    transaction = transaction_of(reference)
+    transaction = read_transaction(reference)
     assert transaction is not None
     what = {
         TransactionState.OPEN: "was idle for longer than its lease, and can no longer be committed",
@@ -89,5 +89,5 @@ def decode_reference_row(row: Row) -> Reference:
     return reference
 
 
-def row_of(reference: Reference) -> Row:
+def encode_reference_row(reference: Reference) -> Row:
     return Row(reference.name, reference.kind.value, encode_reference(reference))

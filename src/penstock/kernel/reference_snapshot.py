@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from penstock.kernel.records import rows_of_kind
+from penstock.kernel.records import list_rows_of_kind
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
 
@@ -19,7 +19,7 @@ LOOKS_MAX: Final = 10
 """How often references are read, to find them all at rest once."""
 
 
-def cut(store: Store, kinds: Collection[Kind]) -> dict[str, Row]:
+def read_consistent_rows(store: Store, kinds: Collection[Kind]) -> dict[str, Row]:
     """All rows of some kinds as they were at one moment, by name.
 
     If several of them never rest, each of these is as it was at some moment within the last look.
@@ -27,7 +27,7 @@ def cut(store: Store, kinds: Collection[Kind]) -> dict[str, Row]:
     before = read_rows(store, kinds)
     busy: set[str] = set()
     for _ in range(LOOKS_MAX):
-        between = _read_at_rest(store, busy)
+        between = _read_unchanging_rows(store, busy)
         after = read_rows(store, kinds)
         moved = {name for name in {*before, *after} if before.get(name) != after.get(name)}
         if moved <= busy:
@@ -40,19 +40,19 @@ def cut(store: Store, kinds: Collection[Kind]) -> dict[str, Row]:
 
 def read_rows(store: Store, kinds: Iterable[Kind]) -> dict[str, Row]:
     """All rows of some kinds, each as it was at some moment."""
-    return {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
+    return {row.name: row for kind in kinds for row in list_rows_of_kind(store, kind)}
 
 
-def _read_at_rest(store: Store, names: Collection[str]) -> dict[str, Row]:
+def _read_unchanging_rows(store: Store, names: Collection[str]) -> dict[str, Row]:
     """Some rows at one moment, as far as they rest; those that are gone are left out."""
-    rows = _read(store, names)
+    rows = _read_rows(store, names)
     if len(names) > 1:
         for _ in range(LOOKS_MAX):
-            before, rows = rows, _read(store, names)
+            before, rows = rows, _read_rows(store, names)
             if before == rows:
                 break
     return rows
 
 
-def _read(store: Store, names: Collection[str]) -> dict[str, Row]:
+def _read_rows(store: Store, names: Collection[str]) -> dict[str, Row]:
     return {name: row for name in names if (row := store.reference(name)) is not None}

@@ -21,32 +21,32 @@ from penstock.errors import (
     TryAgainError,
 )
 from penstock.kernel.description import HistoryRule, find_description, lake_moved_error
-from penstock.kernel.expired import expired_commits
+from penstock.kernel.expired import read_expired_commits
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.grace_periods import GracePeriodRules
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
-from penstock.kernel.records import PAGE, KeepRow, RowSubject, RowSwap, rows_of_kind, swap_row
+from penstock.kernel.records import PAGE, KeepRow, RowSubject, RowSwap, list_rows_of_kind, swap_row
 from penstock.kernel.reference_rows import (
-    branch_or_tag_in,
+    decode_branch_or_tag,
+    decode_live_reference,
     decode_reference_row,
+    encode_reference_row,
     not_found_error,
-    reference_in,
-    row_of,
 )
-from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
+from penstock.kernel.reflog import RefLog, encode_receipt, find_earlier_request, make_receipt_id
 from penstock.kernel.request import measure_request, request_key
 from penstock.kernel.settings import DAY_US, Settings
-from penstock.kernel.time_limits import reason_of, step
+from penstock.kernel.time_limits import check_read_may_go_on, describe_reason
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
-from penstock.model.commits import given_key
-from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.commits import remove_key_owner
+from penstock.model.encoding import NO_COMMIT, ObjectId, hash_parts
 from penstock.model.expectations import has_expectations
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
-from penstock.model.transactions import PREFIX, is_transaction, transaction_of
+from penstock.model.transactions import PREFIX, is_transaction, read_transaction
 from penstock.stores.port import Row, Store
 
 NOTE_MAX_BYTES = 16 * 1024
@@ -85,31 +85,33 @@ class References:
         self._check_move, self._graces = check_move, graces
         self._log = RefLog(objects)
 
-    def get(self, name: str) -> Reference:
+    def get_reference(self, name: str) -> Reference:
         """The branch or tag ``name``, or the branch of a transaction that has not ended.
 
         ``ReferenceNotFound`` if there is none; ``TransactionNotFound`` or ``TransactionOver`` if the name is
         a transaction's.
         """
         row = self._store.reference(check_name(name))
-        reference = reference_in(row)
+        reference = decode_live_reference(row)
         if reference is None:
             raise not_found_error(name, row)
         return reference
 
-    def list(self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE) -> list[Reference]:
+    def list_references(
+        self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE
+    ) -> list[Reference]:
         """References of one kind by name, some at a time; others are not read."""
         if limit < 0:
             raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
         return [decode_reference_row(row) for row in self._store.references(kind.value, prefix, after, limit)]
 
-    def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
+    def list_all_references(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
         """All references of one kind, or those after a name."""
-        for row in rows_of_kind(self._store, kind, prefix=prefix, after=after):
-            step()
+        for row in list_rows_of_kind(self._store, kind, prefix=prefix, after=after):
+            check_read_may_go_on()
             yield decode_reference_row(row)
 
-    def create(
+    def create_reference(
         self,
         name: str,
         kind: Kind,
@@ -134,7 +136,7 @@ class References:
         def decide(before: Row | None) -> ReferenceDecision:
             nonlocal is_new_name
             is_new_name = before is None
-            if (reference := branch_or_tag_in(before)) is not None:
+            if (reference := decode_branch_or_tag(before)) is not None:
                 raise ReferenceExists(
                     f"the {reference.kind} '{name}' already exists", name=name, found=reference.id
                 )
@@ -150,14 +152,16 @@ class References:
             )
             return ReferenceDecision(created, Event.CREATE)
 
-        created = self.swap(name, decide, who, key, asked or digest("create", name, kind, at, note))
+        created = self.swap_reference(
+            name, decide, who, key, asked or hash_parts("create", name, kind, at, note)
+        )
         if is_new_name:
             try:
                 self._withdraw_if_moved(created)
             except TryAgainError as problem:
                 raise OutcomeUnknown(
                     f"'{name}' was created, but it is not known whether that is permanent: "
-                    f"{reason_of(problem)}",
+                    f"{describe_reason(problem)}",
                     key=key,
                     name=name,
                 ) from None
@@ -173,7 +177,7 @@ class References:
             return
 
         def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
-            return RowSwap(None, True) if row == row_of(created) else KeepRow(False)
+            return RowSwap(None, True) if row == encode_reference_row(created) else KeepRow(False)
 
         subject = RowSubject(
             f"'{created.name}'", "Look at it when the store answers.", {"name": created.name}
@@ -181,7 +185,7 @@ class References:
         if swap_row(self._store, self._settings, created.name, subject, decide):
             raise lake_moved_error(lake.sealed, self._store)
 
-    def assign(
+    def assign_reference(
         self,
         name: str,
         to: ObjectId,
@@ -212,9 +216,11 @@ class References:
             self._check_move(reference, to)
             return ReferenceDecision(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
 
-        return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
+        return self.swap_reference(
+            name, decide, who, key, asked or hash_parts("assign", name, to, expected or b"")
+        )
 
-    def delete(
+    def delete_reference(
         self,
         name: str,
         *,
@@ -241,15 +247,17 @@ class References:
                 msgspec.structs.replace(reference, kind=Kind.DELETED, was=reference.kind), Event.DELETE
             )
 
-        return self.swap(name, decide, who, key, asked or digest("delete", name, expected or b""))
+        return self.swap_reference(
+            name, decide, who, key, asked or hash_parts("delete", name, expected or b"")
+        )
 
     def require_expected(
         self, name: str, row: Row | None, expected: ObjectId | None, kind: Kind | None = None
     ) -> Reference:
         """The branch or tag in a row, if it is what the caller expects."""
-        reference = branch_or_tag_in(row)
+        reference = decode_branch_or_tag(row)
         if reference is None:
-            if reference_in(row) is not None:
+            if decode_live_reference(row) is not None:
                 raise InvalidRequest(
                     f"'{name}' is the branch of a transaction: only the commit or the abort of the "
                     "transaction moves it",
@@ -267,7 +275,7 @@ class References:
             )
         return reference
 
-    def swap(
+    def swap_reference(
         self, name: str, decide: Decide[A], who: str = "", key: str = "", request: bytes | None = None
     ) -> Reference | A:
         """Move one row as ``decide`` says, by one swap, with an entry in its log (see ``records.swap_row``).
@@ -285,7 +293,7 @@ class References:
                 self._moved(name)
             return answer
 
-    def log(self, name: str, before: int | None = None) -> Iterator[tuple[ObjectId, LogEntry]]:
+    def walk_log(self, name: str, before: int | None = None) -> Iterator[tuple[ObjectId, LogEntry]]:
         """The log of a reference, newest first, or from before a position on; also of a deleted one."""
         row = self._store.reference(check_name(name))
         if row is None or row.kind == Kind.LAKE:
@@ -293,7 +301,9 @@ class References:
                 f"there is no branch or tag '{name}', and no deleted one whose log is still kept", name=name
             )
         reference = decode_reference_row(row)
-        yield from self._log.walk(reference.log if before is None else self._log.before(reference, before))
+        yield from self._log.walk_entries(
+            reference.log if before is None else self._log.find_entry_before(reference, before)
+        )
 
     def require_reachable(self, commit: ObjectId) -> None:
         """Refuse a commit that no reference leads to: the sweep may be removing it.
@@ -303,7 +313,7 @@ class References:
         """
         if commit == NO_COMMIT:
             return
-        self._history.commit(commit)
+        self._history.read_commit(commit)
         if not self._is_reachable(commit):
             raise CommitNotFound(
                 f"commit {commit.hex()} is not on any branch or tag, nor in their recent logs",
@@ -315,21 +325,21 @@ class References:
         """Whether a branch or tag leads to a commit, or one did within the grace period. One that only a
         transaction leads to is not. ``nearest`` is looked at first: almost always that is the one.
         """
-        reference = branch_or_tag_in(self._store.reference(check_name(nearest)))
+        reference = decode_branch_or_tag(self._store.reference(check_name(nearest)))
         if reference is not None and self._history.is_ancestor(commit, reference.head):
             return True
-        oldest_us = self._clock() - self._graces.of_the_past().objects_us
-        heads = dict.fromkeys(head for _, head in chain(self.heads(), self.left_behind(oldest_us)))
+        oldest_us = self._clock() - self._graces.find_past_grace().objects_us
+        heads = dict.fromkeys(head for _, head in chain(self.list_heads(), self.list_past_heads(oldest_us)))
         return any(self._history.is_ancestor(commit, head) for head in heads)
 
     def _is_reachable(self, commit: ObjectId) -> bool:
-        return any(self._history.is_ancestor(commit, head) for _, head in self._lasting_heads())
+        return any(self._history.is_ancestor(commit, head) for _, head in self._list_lasting_heads())
 
-    def _lasting_heads(self) -> Iterator[tuple[str, ObjectId]]:
+    def _list_lasting_heads(self) -> Iterator[tuple[str, ObjectId]]:
         """Heads, first those of references, that the sweep surely honours for as long as a write may take."""
-        oldest_us = self._clock() - self._graces.of_the_past().objects_us // 2
+        oldest_us = self._clock() - self._graces.find_past_grace().objects_us // 2
         seen: set[tuple[str, ObjectId]] = set()
-        for named in chain(self.heads(), self.left_behind(oldest_us)):
+        for named in chain(self.list_heads(), self.list_past_heads(oldest_us)):
             if named not in seen:
                 seen.add(named)
                 yield named
@@ -340,24 +350,24 @@ class References:
         A sweep that began within the last grace period may go by what references and rules were then. So
         they count as they were, all of them; a young commit is never swept.
         """
-        found_commit = self._history.commit(commit)
+        found_commit = self._history.read_commit(commit)
         lake = find_description(self._store)
         if commit == NO_COMMIT or lake is None:
             return
-        is_expired = commit in expired_commits(lake, self._objects)
+        is_expired = commit in read_expired_commits(lake, self._objects)
         if not lake.history and not is_expired:
             return
-        grace_us = self._graces.of_the_past().objects_us
+        grace_us = self._graces.find_past_grace().objects_us
         oldest_us = self._clock() - grace_us
         if grace_us and found_commit.time_us >= self._clock() - grace_us // 2:
             return
         if is_expired:
             raise _history_expired_error(commit)
-        if any(head == commit for _, head in self.heads()):
+        if any(head == commit for _, head in self.list_heads()):
             return
-        live = self.heads() if found_commit.time_us >= oldest_us else ()
-        for name, head in chain(live, self.left_behind(oldest_us)):
-            if self._is_kept_from(head, commit, found_commit, lake.rules_since(name, oldest_us)):
+        live = self.list_heads() if found_commit.time_us >= oldest_us else ()
+        for name, head in chain(live, self.list_past_heads(oldest_us)):
+            if self._is_kept_from(head, commit, found_commit, lake.find_rules_since(name, oldest_us)):
                 return
         if not self._is_within_transaction(commit):
             raise _history_expired_error(commit)
@@ -370,8 +380,8 @@ class References:
             transaction.base != commit
             and is_ancestor(commit, reference.head)
             and is_ancestor(transaction.base, commit)
-            for reference in self.all(Kind.TRANSACTION)
-            if (transaction := transaction_of(reference)) is not None
+            for reference in self.list_all_references(Kind.TRANSACTION)
+            if (transaction := read_transaction(reference)) is not None
         )
 
     def _is_kept_from(
@@ -388,25 +398,25 @@ class References:
             return True
         return rule.max_commits is not None and self._history.is_near(commit_id, head, rule.max_commits)
 
-    def heads(self) -> Iterator[tuple[str, ObjectId]]:
+    def list_heads(self) -> Iterator[tuple[str, ObjectId]]:
         """The names and heads of all branches and tags."""
         for kind in (Kind.BRANCH, Kind.TAG):
-            for reference in self.all(kind):
+            for reference in self.list_all_references(kind):
                 yield reference.name, reference.head
 
-    def left_behind(self, oldest_us: int) -> Iterator[tuple[str, ObjectId]]:
+    def list_past_heads(self, oldest_us: int) -> Iterator[tuple[str, ObjectId]]:
         """The heads that references had at a time, and those they left behind since.
 
         A head is left behind by an assignment, a rebase or a deletion; what was only committed on is not.
         """
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
-            for reference in self.all(kind):
-                for head in self.left_by(reference, oldest_us):
+            for reference in self.list_all_references(kind):
+                for head in self.list_past_heads_of(reference, oldest_us):
                     yield reference.name, head
 
-    def left_by(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
+    def list_past_heads_of(self, reference: Reference, oldest_us: int) -> Iterator[ObjectId]:
         """The head that one reference had at a time, and those it left behind since."""
-        for _, entry in self._log.walk(reference.log):
+        for _, entry in self._log.walk_entries(reference.log):
             if entry.kind == Event.SEAL:
                 continue  # it changed nothing
             if entry.time_us < oldest_us:
@@ -441,7 +451,7 @@ class _ReferenceMove(Generic[A]):
 
     @property
     def subject(self) -> RowSubject:
-        key = given_key(self._key)
+        key = remove_key_owner(self._key)
         advice = f"Look at it when the store answers, or repeat the request with idempotency key {key}."
         return RowSubject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
 
@@ -466,7 +476,9 @@ class _ReferenceMove(Generic[A]):
         located_entry: tuple[ObjectId, LogEntry] | None = None
         failed_receipts: dict[ObjectId, bytes] = {}
         if before is not None and in_doubt:
-            located_entry = self._log.find(before, self._key, self._last.position if self._last else 0)
+            located_entry = self._log.find_request(
+                before, self._key, self._last.position if self._last else 0
+            )
         if located_entry is None and self._request is not None:
             scope = self._name.encode()
             located_entry, failed_receipts = find_earlier_request(
@@ -487,7 +499,7 @@ class _ReferenceMove(Generic[A]):
             assert before is not None
             self._log.require_unsealed(before)
             return RowSwap(None, before)
-        entry_id, data, entry = self._log.entry(
+        entry_id, data, entry = self._log.make_entry(
             before,
             event,
             name=self._name,
@@ -500,11 +512,11 @@ class _ReferenceMove(Generic[A]):
         )
         receipts = {}
         if self._request is not None:
-            mine = receipt_id(self._name.encode(), self._key, len(failed_receipts))
-            receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
+            mine = make_receipt_id(self._name.encode(), self._key, len(failed_receipts))
+            receipts[mine] = encode_receipt(self._request, entry.position - 1, entry.time_us)
         result = msgspec.structs.replace(after, log=entry_id, position=entry.position)
         return RowSwap(
-            row_of(result),
+            encode_reference_row(result),
             result,
             {**objects, **failed_receipts, **receipts, entry_id: data},
             receipts.keys(),

@@ -14,9 +14,9 @@ from penstock.kernel import skip_pointers
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.request import GeneratedKey
-from penstock.kernel.time_limits import step
-from penstock.model.commits import given_key
-from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
+from penstock.kernel.time_limits import check_read_may_go_on
+from penstock.model.commits import remove_key_owner
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, hash_object, hash_parts
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
 from penstock.stores.port import Store
@@ -46,7 +46,7 @@ class RefLog:
         entry: LogEntry | None = self._objects.find((entry_id,)).get(entry_id)
         return entry
 
-    def entry(
+    def make_entry(
         self,
         before: Reference | None,
         event: Event,
@@ -69,7 +69,7 @@ class RefLog:
             self._require_unsealed_after(previous)
         entry = LogEntry(
             previous=last,
-            jump=skip_pointers.next_jump(self._read_entry, last) if before else BEFORE_FIRST,
+            jump=skip_pointers.find_next_jump(self._read_entry, last) if before else BEFORE_FIRST,
             position=before.position + 1 if before else 1,
             time_us=max(now_us, previous.time_us + 1) if previous else now_us,
             kind=event.value,
@@ -82,7 +82,7 @@ class RefLog:
             landed=landed,
         )
         data = encode(entry)
-        return object_id(data), data, entry
+        return hash_object(data), data, entry
 
     def require_unsealed(self, reference: Reference) -> None:
         """``LakeMoved`` if nothing may follow in a reference's log."""
@@ -92,10 +92,10 @@ class RefLog:
         if newest is not None and newest.kind in ASKED_AFTER:
             require_unmoved(self._objects.store)
 
-    def walk(self, newest: ObjectId) -> Iterator[tuple[ObjectId, LogEntry]]:
+    def walk_entries(self, newest: ObjectId) -> Iterator[tuple[ObjectId, LogEntry]]:
         """Entries from a given one backwards, as far as they are kept."""
         while newest != BEFORE_FIRST:
-            step()
+            check_read_may_go_on()
             entry = self._read_entry(newest)
             if entry is None:
                 return
@@ -104,15 +104,15 @@ class RefLog:
             yield newest, entry
             newest = entry.previous
 
-    def before(self, reference: Reference, position: int) -> ObjectId:
+    def find_entry_before(self, reference: Reference, position: int) -> ObjectId:
         """The newest entry before a position."""
         if position <= 1:
             return BEFORE_FIRST
         if position > reference.position:
             return reference.log
-        return skip_pointers.back_to_depth(self._read_entry, reference.log, position - 1)[0]
+        return skip_pointers.walk_back_to_depth(self._read_entry, reference.log, position - 1)[0]
 
-    def find(
+    def find_request(
         self,
         reference: Reference,
         key: str,
@@ -127,9 +127,9 @@ class RefLog:
         start, width = after, 16
         while start < reference.position:
             stop = min(start + width, reference.position)
-            newest_id, _ = skip_pointers.back_to_depth(self._read_entry, reference.log, stop)
+            newest_id, _ = skip_pointers.walk_back_to_depth(self._read_entry, reference.log, stop)
             oldest: LogEntry | None = None
-            for entry_id, entry in self.walk(newest_id):
+            for entry_id, entry in self.walk_entries(newest_id):
                 if entry.position <= start:
                     break
                 is_it = entry.key == key or any(landed.key == key for landed in entry.landed)
@@ -141,28 +141,30 @@ class RefLog:
             start, width = stop, width * 4
         return None
 
-    def find_made(
+    def find_commit_made(
         self, reference: Reference, generated_key: GeneratedKey
     ) -> tuple[ObjectId, LogEntry] | None:
         """The entry that landed a request under a key that Penstock made: soon after it was made."""
         if generated_key.position >= reference.position:
             return None
-        _, first = skip_pointers.back_to_depth(self._read_entry, reference.log, generated_key.position + 1)
+        _, first = skip_pointers.walk_back_to_depth(
+            self._read_entry, reference.log, generated_key.position + 1
+        )
         since_us = max(generated_key.time_us, first.time_us if first is not None else 0)
-        _, before = skip_pointers.back_to(
+        _, before = skip_pointers.walk_back_to(
             self._read_entry,
             reference.log,
             lambda entry: entry.time_us <= generated_key.time_us - RECEIPT_WINDOW_US,
         )
         start = max(generated_key.position, before.depth if before is not None else 0)
-        return self.find(
+        return self.find_request(
             reference, str(generated_key), start, since_us + RECEIPT_WINDOW_US, reference.incarnation
         )
 
 
-def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
+def make_receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
     """Under which id the receipt of a request is kept. ``number`` counts receipts that came to nothing."""
-    return digest("receipt", scope, key, number.to_bytes(4, "big"))
+    return hash_parts("receipt", scope, key, number.to_bytes(4, "big"))
 
 
 def find_earlier_request(
@@ -175,14 +177,14 @@ def find_earlier_request(
     used for another ``request``.
     """
     failed: dict[ObjectId, bytes] = {}
-    made_key = GeneratedKey.read(key)
+    made_key = GeneratedKey.parse_key(key)
     if made_key is not None and reference is not None and scope == reference.incarnation:
         if request is not None and not made_key.is_for(request):
-            raise key_reused(key)
-        if (first := log.find_made(reference, made_key)) is not None:
+            raise make_key_reused_error(key)
+        if (first := log.find_commit_made(reference, made_key)) is not None:
             return first, failed
     while True:
-        receipt = receipt_id(scope, key, len(failed))
+        receipt = make_receipt_id(scope, key, len(failed))
         data = store.fetch((receipt,)).get(receipt)
         if data is None:
             return None, failed
@@ -190,20 +192,22 @@ def find_earlier_request(
         if not isinstance(receipt_object, Receipt):
             raise Damaged(f"object {receipt.hex()} is not a receipt", objects=[receipt.hex()])
         if request is not None and receipt_object.request != request:
-            raise key_reused(key)
+            raise make_key_reused_error(key)
         limit_us = receipt_object.time_us + RECEIPT_WINDOW_US
         located_entry = (
-            log.find(reference, key, receipt_object.position, limit_us) if reference is not None else None
+            log.find_request(reference, key, receipt_object.position, limit_us)
+            if reference is not None
+            else None
         )
         if located_entry is not None:
             return located_entry, failed
         failed[receipt] = data
 
 
-def key_reused(key: str) -> IdempotencyKeyReused:
-    key = given_key(key)
+def make_key_reused_error(key: str) -> IdempotencyKeyReused:
+    key = remove_key_owner(key)
     return IdempotencyKeyReused(f"idempotency key '{key}' was used before, for another request", key=key)
 
 
-def receipt(request: bytes, position: int, now_us: int) -> bytes:
+def encode_receipt(request: bytes, position: int, now_us: int) -> bytes:
     return encode(Receipt(request, position, now_us))

@@ -119,7 +119,7 @@ class Request(ABC):
         go round once more, ``NextBatch`` to be asked again once what is before it has landed.
         """
 
-    def drafts(self, chain: CommitChain, reference: Reference) -> Sequence[CommitDraft]:
+    def make_drafts(self, chain: CommitChain, reference: Reference) -> Sequence[CommitDraft]:
         """As ``apply``; where checks looked at that before, it is just what they agreed to."""
         checked = self.checked
         if checked is None:
@@ -170,11 +170,11 @@ class GeneratedKey(NamedTuple):
     random: str
 
     @classmethod
-    def of(cls, position: int, time_us: int, digest: bytes) -> GeneratedKey:
+    def generate(cls, position: int, time_us: int, digest: bytes) -> GeneratedKey:
         return cls(position, time_us, digest[:8].hex(), os.urandom(8).hex())
 
     @classmethod
-    def read(cls, key: str) -> GeneratedKey | None:
+    def parse_key(cls, key: str) -> GeneratedKey | None:
         """The key that Penstock made, ``None`` if a caller did."""
         match = _MADE_KEY.fullmatch(key)
         return cls(int(match[1]), int(match[2]), match[3], match[4]) if match else None

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import IdempotencyKeyReused, NotFound
-from penstock.kernel.batch import is_called_off, outcome_of
+from penstock.kernel.batch import is_called_off, read_request_outcome
 from penstock.kernel.records import KeepRow
-from penstock.kernel.reference_rows import decode_reference_row, reference_in
+from penstock.kernel.reference_rows import decode_live_reference, decode_reference_row
 from penstock.kernel.references import ReferenceDecision
-from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.kernel.reflog import RefLog, encode_receipt, find_earlier_request, make_receipt_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.objects import Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row
@@ -62,7 +62,7 @@ class OutcomeLookup:
         """Make sure that a request does not land any more; returns its commit if it has."""
 
         def decide(row: Row | None) -> ReferenceDecision | KeepRow[LogEntry | None]:
-            reference = reference_in(row)
+            reference = decode_live_reference(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
                 return KeepRow(
@@ -79,7 +79,7 @@ class OutcomeLookup:
             )
 
         try:
-            moved = self._kernel.references.swap(sent.branch, decide)
+            moved = self._kernel.references.swap_reference(sent.branch, decide)
         except (NotFound, IdempotencyKeyReused):
             return None
         return self._commit_in(sent, moved) if isinstance(moved, LogEntry) else None
@@ -87,7 +87,7 @@ class OutcomeLookup:
     def _commit_in(self, sent: SubmittedRequest, entry: LogEntry | None) -> ObjectId | None:
         if entry is None or is_called_off(entry, sent.key):
             return None
-        return outcome_of(self._kernel.objects, entry, sent.key).head
+        return read_request_outcome(self._kernel.objects, entry, sent.key).head
 
     def _find_log_entry(self, sent: SubmittedRequest, reference: Reference) -> LogEntry | None:
         """The entry of the log that names the request's key: it landed, or was called off.
@@ -98,7 +98,7 @@ class OutcomeLookup:
             self._kernel.store, self._log, reference, sent.incarnation, sent.key, sent.digest
         )
         if located_entry is None and not failed_receipts:
-            located_entry = self._log.find(
+            located_entry = self._log.find_request(
                 reference, sent.key, sent.position, sent.until_us, sent.incarnation
             )
         return located_entry[1] if located_entry is not None else None
@@ -109,8 +109,10 @@ class OutcomeLookup:
         _, failed_receipts = find_earlier_request(
             self._kernel.store, self._log, reference, sent.incarnation, key, None
         )
-        data = receipt(object_id(encode(("called off", key))), reference.position, self._kernel.clock())
-        return {**failed_receipts, receipt_id(sent.incarnation, key, len(failed_receipts)): data}
+        data = encode_receipt(
+            hash_object(encode(("called off", key))), reference.position, self._kernel.clock()
+        )
+        return {**failed_receipts, make_receipt_id(sent.incarnation, key, len(failed_receipts)): data}
 
 
 def _called_off_entry(sent: SubmittedRequest, reference: Reference) -> Landed:

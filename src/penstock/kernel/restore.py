@@ -15,14 +15,14 @@ from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import AppliedChange, Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, StateView, diff_commits, prefix_end, state_of
+from penstock.kernel.lake_state import Difference, StateView, diff_commits, find_prefix_end, open_state
 from penstock.kernel.ledger import find_table
-from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.objects import Objects, read_content
 from penstock.kernel.request import NextBatch
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge
 from penstock.model.objects import CommitObject, Value
@@ -41,7 +41,7 @@ class RestoreScope(NamedTuple):
         namespace = None if self.namespace is None else self.namespace.encode()
         return [*(sorted(key.encode() for key in keys) for keys in (self.keys, self.leave)), namespace]
 
-    def leaves(self, stored: bytes) -> bool:
+    def leaves_unchanged(self, stored: bytes) -> bool:
         """Whether a stored key stays as it is."""
         prefixes = (key.encode() for key in self.leave)
         return any(stored == prefix or stored.startswith(prefix + b"\0") for prefix in prefixes)
@@ -71,16 +71,18 @@ class RestoreRequest(ThreeWayRequest):
     @property
     def fingerprint(self) -> bytes:
         wish = ("restore", self._to, self._scope.fingerprint(), self.if_head, self._meta.message)
-        return object_id(encode(wish))
+        return hash_object(encode(wish))
 
     def prepare(self, reference: Reference) -> None:
         if self.may_read:
             return
-        head = self._history.commit(reference.head)
-        view = state_of(self._history.objects, head)
-        managed = self._managed_changes(self._find_changes(self._history.objects, view, head, reference))
+        head = self._history.read_commit(reference.head)
+        view = open_state(self._history.objects, head)
+        managed = self._select_managed_changes(
+            self._find_changes(self._history.objects, view, head, reference)
+        )
         if managed:
-            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            edit = self._begin_edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._make_apply(edit).apply_difference(managed, {})
 
@@ -88,10 +90,10 @@ class RestoreRequest(ThreeWayRequest):
         if chain.has_drafts and not self._scope.keys:
             raise NextBatch  # what differs is told by commits, and some have no id yet
         changes = self._find_changes(chain.objects, chain.view, chain.commit, reference)
-        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        edit = self._begin_edit(chain.objects, chain.view, reference, self.may_read)
         restoring = self._make_apply(edit)
         restoring.apply_difference(changes, {})
-        return self._conclude(edit, restoring, reference, "cannot restore")
+        return self._make_commit_drafts(edit, restoring, reference, "cannot restore")
 
     def _make_apply(self, edit: Edit) -> _RestoreApply:
         return _RestoreApply(edit, self._formats, self._to if isinstance(self._to, int) else None)
@@ -103,32 +105,32 @@ class RestoreRequest(ThreeWayRequest):
     ) -> Difference:
         """What each key holds that is to become another: now, and at the commit that is wanted."""
         if isinstance(self._to, int):
-            return self._version_change(objects, view, reference)
-        commit = self._history.commit(self._to)
-        then = state_of(self._history.objects, commit)
+            return self._find_version_change(objects, view, reference)
+        commit = self._history.read_commit(self._to)
+        then = open_state(self._history.objects, commit)
         if self._scope.keys:
-            return dict(sorted(self._key_changes(objects, view, then, reference)))
-        start, stop = prefix_end(RESERVED) or b"", None
+            return dict(sorted(self._find_key_changes(objects, view, then, reference)))
+        start, stop = find_prefix_end(RESERVED) or b"", None
         parents: dict[bytes, tuple[Value | None, Value | None]] = {}
         if (namespace := self._scope.namespace) is not None:
             self._check_namespace(objects, then, namespace)
-            parents = dict(_missing_parents(view, then, namespace))
+            parents = dict(_find_missing_namespaces(view, then, namespace))
             start = namespace.encode()
-            stop = prefix_end(start + b"\0")
+            stop = find_prefix_end(start + b"\0")
         changes = parents | diff_commits(objects, head, commit, start, stop)
-        return {key: changes[key] for key in sorted(changes) if not self._scope.leaves(key)}
+        return {key: changes[key] for key in sorted(changes) if not self._scope.leaves_unchanged(key)}
 
-    def _version_change(self, objects: Objects, view: StateView, reference: Reference) -> Difference:
+    def _find_version_change(self, objects: Objects, view: StateView, reference: Reference) -> Difference:
         (key,) = self._scope.keys
         value = view.get(key.encode())
-        content = content_of(objects, value)
+        content = read_content(objects, value)
         if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' on '{reference.name}', so it has no versions; to restore a dropped "
                 "table, restore it to a commit",
                 key=str(key),
             )
-        if self._formats.managing(content) is None:
+        if self._formats.find_managing_format(content) is None:
             raise InvalidRequest(
                 f"the lake keeps no versions of '{key}'; restore it to a commit or to a time",
                 key=str(key),
@@ -144,14 +146,14 @@ class RestoreRequest(ThreeWayRequest):
             )
         return {key.encode(): (value, value)}
 
-    def _key_changes(
+    def _find_key_changes(
         self, objects: Objects, view: StateView, then: StateView, reference: Reference
     ) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
         assert isinstance(self._to, bytes)
         for key in self._scope.keys:
             stored = key.encode()
             now, after = view.get(stored), then.get(stored)
-            contents = [content_of(objects, value) for value in (now, after)]
+            contents = [read_content(objects, value) for value in (now, after)]
             if any(isinstance(content, Namespace) for content in contents):
                 raise InvalidRequest(
                     f"'{key}' is a namespace; to restore everything in it: --namespace {key}, or "
@@ -159,7 +161,7 @@ class RestoreRequest(ThreeWayRequest):
                     key=str(key),
                 )
             if after is None:
-                after = self._renamed_since(objects, then, contents[0])
+                after = self._find_renamed_table(objects, then, contents[0])
             if after is None:
                 hint = "" if now is None else f"; to remove it, drop it: penstock delete {key}"
                 raise KeyNotFound(
@@ -168,25 +170,25 @@ class RestoreRequest(ThreeWayRequest):
                     commit=self._to.hex(),
                     ref=reference.name,
                 )
-            yield from _missing_parents(view, then, key)
+            yield from _find_missing_namespaces(view, then, key)
             yield stored, (now, after)
 
-    def _renamed_since(self, objects: Objects, then: StateView, now: AnyContent | None) -> Value | None:
+    def _find_renamed_table(self, objects: Objects, then: StateView, now: AnyContent | None) -> Value | None:
         """What a table was that has another key now than it had then."""
-        if now is None or now.id is None or self._formats.managing(now) is None:
+        if now is None or now.id is None or self._formats.find_managing_format(now) is None:
             return None
-        key = find_table(lambda stored: content_of(objects, then.get(stored)), now.id)
+        key = find_table(lambda stored: read_content(objects, then.get(stored)), now.id)
         return None if key is None else then.get(key.encode())
 
     def _check_namespace(self, objects: Objects, then: StateView, namespace: Key) -> None:
         assert isinstance(self._to, bytes)
-        if not isinstance(content_of(objects, then.get(namespace.encode())), Namespace):
+        if not isinstance(read_content(objects, then.get(namespace.encode())), Namespace):
             raise KeyNotFound(
                 f"there was no namespace '{namespace}' at {self._to.hex()[:8]}", key=str(namespace)
             )
 
 
-def _missing_parents(
+def _find_missing_namespaces(
     view: StateView, then: StateView, key: Key
 ) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
     """The namespaces above a key that have gone since."""
@@ -208,15 +210,15 @@ class _RestoreApply(ThreeWayApply):
         if self._version is not None:
             self._restore_version(meeting, self._version)
         elif meeting.now != meeting.wanted:
-            self._set(meeting)
+            self._set_key(meeting)
         if len(self._edit.conflicts) == conflicts_before:
             self._check_files(meeting, self._version)
 
     def _restore_version(self, meeting: KeySides, version: int) -> None:
         content = self._decode_content(meeting.now)
-        managing = self._formats.managing(content)
+        managing = self._formats.find_managing_format(content)
         assert managing is not None, "or there is nothing to restore"
-        table = self._edit.table(meeting.key, content)
+        table = self._edit.open_table(meeting.key, content)
 
         def restore() -> AppliedChange:
             self._refuse_erased(content, version=version)
@@ -224,19 +226,19 @@ class _RestoreApply(ThreeWayApply):
 
         self._put_restored(meeting, managing, restore)
 
-    def _set(self, meeting: KeySides) -> None:
+    def _set_key(self, meeting: KeySides) -> None:
         now, after = self._decode_content(meeting.now), self._decode_content(meeting.wanted)
         if (reason := self._explain_refusal(now, after)) is not None:
-            self._edit.refuse(meeting.key, FormatRefused(reason))
+            self._edit.refuse_key(meeting.key, FormatRefused(reason))
             return
         if now is not None and after is not None and now.id != after.id:
             # Another table: the one that is there goes, and then the key is free for what was there.
             conflicts_before = len(self._edit.conflicts)
-            self._restore(meeting, None)
+            self._restore_key(meeting, None)
             if len(self._edit.conflicts) > conflicts_before:
                 return
             meeting = meeting._replace(now=None)
-        self._restore(meeting, after)
+        self._restore_key(meeting, after)
 
     def _explain_refusal(self, now: AnyContent | None, after: AnyContent | None) -> str | None:
         """Why a table cannot be restored that the lake has come to manage since, or does no more."""
@@ -244,7 +246,9 @@ class _RestoreApply(ThreeWayApply):
             return None
         if getattr(now, "location", None) != getattr(after, "location", None):
             return None
-        is_managed, was_managed = (self._formats.managing(content) is not None for content in (now, after))
+        is_managed, was_managed = (
+            self._formats.find_managing_format(content) is not None for content in (now, after)
+        )
         if is_managed and not was_managed:
             return (
                 "was not managed by the lake at that time, but is now; restore it to one of its versions "

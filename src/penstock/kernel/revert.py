@@ -9,14 +9,14 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.chain import CommitChain, CommitDraft
-from penstock.kernel.edit import Edit, compare
+from penstock.kernel.edit import Edit, describe_difference
 from penstock.kernel.format import Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, state_of
+from penstock.kernel.lake_state import Difference, open_state
 from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey
 from penstock.model.references import Event, Reference
@@ -43,25 +43,25 @@ class RevertRequest(ThreeWayRequest):
 
     @property
     def fingerprint(self) -> bytes:
-        return object_id(
+        return hash_object(
             encode(("revert", self._commit, self.if_head, self._meta.message, self._options.fingerprint()))
         )
 
     def prepare(self, reference: Reference) -> None:
         self._require_in(reference, reference.head)
-        managed = self._managed_changes(self._later.undo)
+        managed = self._select_managed_changes(self._later.undo)
         if managed and not self.may_read:
-            view = state_of(self._history.objects, self._history.commit(reference.head))
-            edit = self._edit(self._history.objects, view, reference, may_read=True)
+            view = open_state(self._history.objects, self._history.read_commit(reference.head))
+            edit = self._begin_edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._make_apply(edit, reference.head).apply_difference(managed, {})
 
     def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         self._require_in(reference, chain.tip)
-        edit = self._edit(chain.objects, chain.view, reference, self.may_read)
+        edit = self._begin_edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._make_apply(edit, None if chain.has_drafts else chain.tip)
         reverting.apply_difference(self._later.undo, {})
-        return self._conclude(edit, reverting, reference, "cannot revert")
+        return self._make_commit_drafts(edit, reverting, reference, "cannot revert")
 
     def _require_in(self, reference: Reference, head: ObjectId) -> None:
         if not self._history.is_ancestor(self._commit, head):
@@ -70,7 +70,9 @@ class RevertRequest(ThreeWayRequest):
             )
 
     def _make_apply(self, edit: Edit, head: ObjectId | None) -> _RevertApply:
-        return _RevertApply(edit, self._formats, self._options, lambda key: self._later.since(head, key))
+        return _RevertApply(
+            edit, self._formats, self._options, lambda key: self._later.look_up_commits(head, key)
+        )
 
 
 class _RevertApply(ThreeWayApply):
@@ -99,23 +101,23 @@ class _RevertApply(ThreeWayApply):
             if before is None or after is not None or before not in removed:
                 continue
             names = key, removed[before]
-            is_managed = self._formats.managing(self._decode_content(before)) is not None
+            is_managed = self._formats.find_managing_format(self._decode_content(before)) is not None
             is_normal = not any(Key.decode(name) in self._options.keys for name in names)
             is_free = self._edit.view.get(removed[before]) is None
             if is_managed and is_normal and is_free and self._is_one_table(before, self._edit.view.get(key)):
                 renamed[key] = removed[before]
         return renamed
 
-    def finish(self) -> None:
+    def finish_keys(self) -> None:
         """A namespace that the commit made stays if others have put something there since."""
         for key in self._edit.keep_filled_namespaces():
             if (result := self.results.get(key)) is not None:
                 self.results[key] = msgspec.structs.replace(result, after=result.before)
-        super().finish()
+        super().finish_keys()
 
-    def _merge(self, meeting: KeySides) -> None:
+    def _merge_key(self, meeting: KeySides) -> None:
         if not self._is_gone(meeting):
-            super()._merge(meeting)
+            super()._merge_key(meeting)
 
     def _is_gone(self, meeting: KeySides) -> bool:
         """Whether the commit created a table that is not there any more, but something else: nothing is left
@@ -123,29 +125,29 @@ class _RevertApply(ThreeWayApply):
         before, now = self._decode_content(meeting.was), self._decode_content(meeting.now)
         if meeting.wanted is not None or before is None or now is None:
             return False
-        return self._formats.managing(before) is not None and now.id != before.id
+        return self._formats.find_managing_format(before) is not None and now.id != before.id
 
     def _merge_managed(self, managing: Format, meeting: KeySides) -> None:
-        paths = self._options.of(meeting.key).paths
+        paths = self._options.get_key_merge(meeting.key).paths
         is_as_it_was = meeting.was == meeting.now and not paths
         if is_as_it_was and not managing.repeats_states:
             self._put_back(meeting)
             return
         before, after, now = map(self._decode_content, (meeting.was, meeting.wanted, meeting.now))
-        table = msgspec.structs.replace(self._edit.table(meeting.key, now, after), paths=paths)
+        table = msgspec.structs.replace(self._edit.open_table(meeting.key, now, after), paths=paths)
         assert self._since is not None, "or it is no revert"
         try:
             self._refuse_erased(before, after)
             states = self._drop_erased(before), self._drop_erased(after)
             applied = managing.revert(table, *states, self._since(meeting.stored))
         except FormatRefused as refused:
-            self._edit.refuse(meeting.key, refused)
+            self._edit.refuse_key(meeting.key, refused)
             return
         if applied is None and is_as_it_was:
             self._put_back(meeting)
             return
         if applied is None:
-            self._edit.conflicts.append(compare(meeting.key, before, now))
+            self._edit.conflicts.append(describe_difference(meeting.key, before, now))
             return
         self._edit.put_applied(meeting.stored, applied)
         self._edit.add_opaque(meeting.stored, managing)
@@ -154,6 +156,6 @@ class _RevertApply(ThreeWayApply):
     def _put_back(self, meeting: KeySides) -> None:
         """The table as it was before the commit, after which nothing came."""
         conflicts_before = len(self._edit.conflicts)
-        self._restore(meeting, self._decode_content(meeting.wanted))
+        self._restore_key(meeting, self._decode_content(meeting.wanted))
         if len(self._edit.conflicts) == conflicts_before:
             self._check_returning(meeting)

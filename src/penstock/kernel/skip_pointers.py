@@ -29,7 +29,7 @@ Reader: TypeAlias = Callable[[ObjectId], L | None]
 """Reads a link; ``None`` if it has expired."""
 
 
-def next_jump(read: Reader[L], tip: ObjectId) -> ObjectId:
+def find_next_jump(read: Reader[L], tip: ObjectId) -> ObjectId:
     """The jump of a new link on top of ``tip``."""
     last = read(tip)
     jump = read(last.jump) if last else None
@@ -39,7 +39,7 @@ def next_jump(read: Reader[L], tip: ObjectId) -> ObjectId:
     return tip
 
 
-def back_to(read: Reader[L], tip: ObjectId, is_done: Callable[[L], bool]) -> tuple[ObjectId, L | None]:
+def walk_back_to(read: Reader[L], tip: ObjectId, is_done: Callable[[L], bool]) -> tuple[ObjectId, L | None]:
     """The first link from ``tip`` backwards for which ``is_done`` holds, or ``None`` where the chain expired.
 
     ``is_done`` must hold for all ancestors of a link for which it holds. The chain's beginning ends the walk.
@@ -55,17 +55,17 @@ def back_to(read: Reader[L], tip: ObjectId, is_done: Callable[[L], bool]) -> tup
     return tip, link
 
 
-def back_to_depth(read: Reader[L], tip: ObjectId, depth: int) -> tuple[ObjectId, L | None]:
+def walk_back_to_depth(read: Reader[L], tip: ObjectId, depth: int) -> tuple[ObjectId, L | None]:
     """The ancestor at a depth."""
-    return back_to(read, tip, lambda link: link.depth <= depth)
+    return walk_back_to(read, tip, lambda link: link.depth <= depth)
 
 
-def common(read: Reader[L], left: ObjectId, right: ObjectId) -> tuple[ObjectId, L | None]:
+def find_common_link(read: Reader[L], left: ObjectId, right: ObjectId) -> tuple[ObjectId, L | None]:
     """The deepest link that both chains have."""
     left_link, other = read(left), read(right)
     if left_link and other:
-        left, left_link = back_to_depth(read, left, other.depth)
-        right, other = back_to_depth(read, right, left_link.depth if left_link else 0)
+        left, left_link = walk_back_to_depth(read, left, other.depth)
+        right, other = walk_back_to_depth(read, right, left_link.depth if left_link else 0)
     while left_link is not None and other is not None and left != right:
         a, b = read(left_link.jump), read(other.jump)
         if a is not None and b is not None and left_link.jump != other.jump and a.depth == b.depth:

@@ -26,9 +26,9 @@ from penstock.kernel.description import (
     change_description,
     read_description,
 )
-from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_expired
+from penstock.kernel.expired import ID_BYTES, list_blobs_of_lake, read_expired_commits, record_expired_commits
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.reachable import HistoryHorizon, Progress, ReachableObjects, silent
+from penstock.kernel.reachable import HistoryHorizon, Progress, ReachableObjects, show_no_progress
 from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import DAY_US
@@ -36,7 +36,7 @@ from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
-from penstock.model.transactions import transaction_of
+from penstock.model.transactions import read_transaction
 from penstock.stores.port import Row, StoredObject
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent) -> SweepResult:
+def sweep_objects(
+    kernel: Kernel, *, dry_run: bool = False, progress: Progress = show_no_progress
+) -> SweepResult:
     """Remove what is unreachable and older than the grace period; a dry run only counts.
 
     ``Damaged`` if something reachable is missing or unreadable: nothing is removed then. ``InvalidRequest``
@@ -73,13 +75,13 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     """
     kernel.graces.require_agreed()
     settings, now_us = kernel.settings, kernel.clock()
-    oldest_us = now_us - kernel.graces.of_sweeps().objects_us
+    oldest_us = now_us - kernel.graces.find_sweep_grace().objects_us
     # Not within the grace period either: what was left behind there can still be returned to.
     forget_us = min(oldest_us, now_us - int(settings.tombstone_days * DAY_US))
     attempt = 0
     while True:
-        references, attempt = _all_references(kernel), attempt + 1
-        tombstones = _expired_tombstones(kernel, references, forget_us)
+        references, attempt = _list_all_references(kernel), attempt + 1
+        tombstones = _find_expired_tombstones(kernel, references, forget_us)
         lake = read_description(kernel.store)
         marked = _mark_reachable(kernel, lake, references - tombstones, oldest_us, progress)
         # Another sweep says which commits it cuts off before it removes them.
@@ -97,15 +99,15 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         # Before anything goes: who meets a missing parent must be able to tell why.
         noted = _note_expired(kernel, marked.expired_parents, lake)
         if noted is None:
-            return sweep(kernel, dry_run=dry_run, progress=progress)
-        marked.seen.update(blobs_of(noted))
-        stayed = {tombstone for tombstone in tombstones if not _forget(kernel, tombstone)}
-        marked.log(
+            return sweep_objects(kernel, dry_run=dry_run, progress=progress)
+        marked.seen.update(list_blobs_of_lake(noted))
+        stayed = {tombstone for tombstone in tombstones if not _forget_tombstone(kernel, tombstone)}
+        marked.mark_log_entries(
             reference.log for reference in stayed
         )  # whoever took up the name again goes on with its log
         tombstones -= stayed
     receipts_until_us = now_us - int(settings.idempotency_days * DAY_US)
-    counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
+    counts = _remove_unmarked(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
     if not dry_run:
         kernel.store.tidy(oldest_us)
     return SweepResult(**counts, tombstones=len(tombstones), dry_run=dry_run)
@@ -124,21 +126,21 @@ def _note_expired(
     def change(lake: LakeDescription) -> ReplaceRow[LakeDescription] | KeepRow[None]:
         if {backup.id for backup in lake.backups} - {backup.id for backup in before.backups}:
             return KeepRow(None)
-        others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
-        return ReplaceRow(*with_expired(lake, (*expired, *others)))
+        others = () if lake.horizon == before.horizon else read_expired_commits(lake, kernel.objects)
+        return ReplaceRow(*record_expired_commits(lake, (*expired, *others)))
 
     return change_description(kernel.store, kernel.settings, change)
 
 
-def backed_up_heads(lake: LakeDescription, objects: Objects) -> set[ObjectId]:
+def find_backed_up_heads(lake: LakeDescription, objects: Objects) -> set[ObjectId]:
     """The commits that registered backups count on: all that they lead to is kept for them."""
     counting = (backup for backup in lake.backups if backup.keeps_files)
-    return {head for backup in counting for head in heads_of_backup(backup, objects)}
+    return {head for backup in counting for head in list_heads_of_backup(backup, objects)}
 
 
-def heads_of_backup(backup: RegisteredBackup, objects: Objects) -> set[ObjectId]:
+def list_heads_of_backup(backup: RegisteredBackup, objects: Objects) -> set[ObjectId]:
     """The commits that the branches and tags of a backup are at."""
-    data = objects.read(backup.heads)
+    data = objects.read_value(backup.heads)
     return {data[start : start + ID_BYTES] for start in range(0, len(data), ID_BYTES)} - {NO_COMMIT}
 
 
@@ -151,19 +153,21 @@ class RetainedHeads(NamedTuple):
     """Where references were within the grace period. A sweep with a shorter one may have taken any of it."""
 
 
-def kept_heads(kernel: Kernel) -> RetainedHeads:
+def find_kept_heads(kernel: Kernel) -> RetainedHeads:
     """Where references are, and where they were, as a sweep of now would go by them."""
-    oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
-    references = _all_references(kernel)
+    oldest_us = kernel.clock() - kernel.graces.find_sweep_grace().objects_us
+    references = _list_all_references(kernel)
     live = {reference.head for reference in references if reference.kind is not Kind.DELETED} - {NO_COMMIT}
-    live |= backed_up_heads(read_description(kernel.store), kernel.objects)
+    live |= find_backed_up_heads(read_description(kernel.store), kernel.objects)
     left_heads = {
-        head for reference in references for head in kernel.references.left_by(reference, oldest_us)
+        head
+        for reference in references
+        for head in kernel.references.list_past_heads_of(reference, oldest_us)
     }
     return RetainedHeads(live, left_heads - live - {NO_COMMIT})
 
 
-def _all_references(kernel: Kernel) -> set[Reference]:
+def _list_all_references(kernel: Kernel) -> set[Reference]:
     """All references, in every state in which they were seen.
 
     They are not read at one instant: what lands on a branch that was read already, from one that is gone
@@ -182,39 +186,47 @@ def _all_references(kernel: Kernel) -> set[Reference]:
 
 def _sweep_once(kernel: Kernel) -> set[Reference]:
     kinds = (Kind.DELETED, Kind.TRANSACTION, Kind.BRANCH, Kind.TAG, Kind.DELETED)
-    return {reference for kind in kinds for reference in kernel.references.all(kind)}
+    return {reference for kind in kinds for reference in kernel.references.list_all_references(kind)}
 
 
 def _mark_reachable(
     kernel: Kernel, lake: LakeDescription, references: set[Reference], oldest_us: int, progress: Progress
 ) -> ReachableObjects:
     """Everything that references lead to, and what they left behind within the grace period."""
-    horizons = TableHorizons.read(kernel.store, kernel.formats)
+    horizons = TableHorizons.read_horizons(kernel.store, kernel.formats)
     reach = ReachableObjects(
-        _checked_fetch(kernel, progress), expired_commits(lake, kernel.objects), horizons.objects_of
+        _make_checked_fetch(kernel, progress),
+        read_expired_commits(lake, kernel.objects),
+        horizons.list_retained_objects,
     )
-    reach.seen.update(blobs_of(lake))  # somebody may have read the row, and not yet the blobs that it names
-    reach.log(reference.log for reference in references)
-    reach.log(reference.log for reference in kernel.references.all(Kind.ENDED_TRANSACTION))
+    reach.seen.update(
+        list_blobs_of_lake(lake)
+    )  # somebody may have read the row, and not yet the blobs that it names
+    reach.mark_log_entries(reference.log for reference in references)
+    reach.mark_log_entries(
+        reference.log for reference in kernel.references.list_all_references(Kind.ENDED_TRANSACTION)
+    )
     live: dict[HistoryHorizon, set[ObjectId]] = {}
     heads_by_horizon: dict[HistoryHorizon, set[ObjectId]] = {}
     begin_times = _begin_times(kernel, references)
     for reference in references:
-        transaction = transaction_of(reference)
+        transaction = read_transaction(reference)
         name = reference.name if transaction is None else transaction.target
         of_transactions = HistoryHorizon(oldest_us=begin_times.get(name), young_us=oldest_us)
-        horizon = _delay_horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
+        horizon = _delay_horizon(lake.find_rule(name), oldest_us) if transaction is None else of_transactions
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
             if name in begin_times and horizon != HistoryHorizon():
                 live.setdefault(of_transactions, set()).add(reference.head)
-        heads_by_horizon.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
-    live.setdefault(HistoryHorizon(), set()).update(backed_up_heads(lake, kernel.objects))
+        heads_by_horizon.setdefault(horizon, set()).update(
+            kernel.references.list_past_heads_of(reference, oldest_us)
+        )
+    live.setdefault(HistoryHorizon(), set()).update(find_backed_up_heads(lake, kernel.objects))
     for horizon, heads in live.items():
-        reach.commits(heads, horizon)
+        reach.mark_commits(heads, horizon)
     damaged = dict(reach.damaged)
     for horizon, heads in heads_by_horizon.items():
-        reach.commits(heads, horizon)
+        reach.mark_commits(heads, horizon)
     reach.damaged = damaged  # of what was left behind, a sweep with a shorter grace period may have been
     return reach
 
@@ -226,8 +238,8 @@ def _begin_times(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
     came before is the branch's alone.
     """
     begin_times: dict[str, int] = {}
-    for transaction in filter(None, map(transaction_of, references)):
-        time_us = kernel.history.commit(transaction.base).time_us
+    for transaction in filter(None, map(read_transaction, references)):
+        time_us = kernel.history.read_commit(transaction.base).time_us
         begin_times[transaction.target] = min(time_us, begin_times.get(transaction.target, time_us))
     return begin_times
 
@@ -240,7 +252,7 @@ def _delay_horizon(rule: HistoryRule | None, oldest_us: int) -> HistoryHorizon:
     return HistoryHorizon(rule.max_commits, days_us, oldest_us)
 
 
-def _checked_fetch(
+def _make_checked_fetch(
     kernel: Kernel, progress: Progress
 ) -> Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]:
     read = 0
@@ -258,7 +270,7 @@ def _checked_fetch(
     return fetch
 
 
-def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: int) -> set[Reference]:
+def _find_expired_tombstones(kernel: Kernel, references: set[Reference], before_us: int) -> set[Reference]:
     """References that were deleted before a time: they are to be forgotten, with their logs."""
     deleted = [reference for reference in references if reference.kind is Kind.DELETED]
     newest = kernel.objects.find([reference.log for reference in deleted])
@@ -269,7 +281,7 @@ def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: i
     }
 
 
-def _forget(kernel: Kernel, tombstone: Reference) -> bool:
+def _forget_tombstone(kernel: Kernel, tombstone: Reference) -> bool:
     """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
 
     def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
@@ -280,7 +292,7 @@ def _forget(kernel: Kernel, tombstone: Reference) -> bool:
     return swap_row(kernel.store, kernel.settings, tombstone.name, subject, decide)
 
 
-def _collect(
+def _remove_unmarked(
     kernel: Kernel,
     marked: set[ObjectId],
     oldest_us: int,
@@ -322,7 +334,7 @@ def _collect(
         doomed += going
         if doomed and (not token or len(doomed) >= DELETE_MAX):
             progress("removing", len(doomed))
-            removed = doomed if dry_run else _remove(kernel, doomed)
+            removed = doomed if dry_run else _delete_objects(kernel, doomed)
             counts.update(
                 removed=len(removed),
                 removed_bytes=sum(stored_object.size for stored_object in removed),
@@ -333,7 +345,7 @@ def _collect(
             return counts
 
 
-def _remove(kernel: Kernel, doomed: list[StoredObject]) -> list[StoredObject]:
+def _delete_objects(kernel: Kernel, doomed: list[StoredObject]) -> list[StoredObject]:
     """Delete objects, and say which are gone: not those that somebody stored again meanwhile."""
     if not doomed or kernel.store.delete(doomed) == len(doomed):
         return doomed

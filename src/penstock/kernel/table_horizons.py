@@ -21,12 +21,12 @@ import msgspec
 
 from penstock.errors import HistoryExpired
 from penstock.kernel.description import HORIZONS_VERSION, raise_version, require_unmoved
-from penstock.kernel.ledger import LEDGER, dropped_content
-from penstock.kernel.records import KeepRow, RecordType, ReplaceRow, RowSubject, rows_of_kind
+from penstock.kernel.ledger import LEDGER, read_dropped_content
+from penstock.kernel.records import KeepRow, RecordType, ReplaceRow, RowSubject, list_rows_of_kind
 from penstock.kernel.settings import Settings
-from penstock.model.clock import utc
-from penstock.model.content import content_bytes
-from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.clock import to_utc_datetime
+from penstock.model.content import encode_checked_content
+from penstock.model.encoding import ObjectId, encode, hash_parts, make_decoder
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
 
@@ -43,13 +43,13 @@ GONE: Final = 2**62
 SPARED_BYTES: Final = 16
 
 
-def state_hash(content: Content) -> bytes:
+def hash_state(content: Content) -> bytes:
     """By which a state of a table is known again."""
-    return digest("state", content_bytes(content))[:SPARED_BYTES]
+    return hash_parts("state", encode_checked_content(content))[:SPARED_BYTES]
 
 
 @lru_cache(maxsize=16)
-def _hashes_in(spared: bytes) -> frozenset[bytes]:
+def _split_hashes(spared: bytes) -> frozenset[bytes]:
     return frozenset(spared[start : start + SPARED_BYTES] for start in range(0, len(spared), SPARED_BYTES))
 
 
@@ -121,17 +121,17 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return managing.cut_content(content, self.first)
 
     def _is_within_horizon(self, content: AnyContent) -> bool:
-        return self.spared != b"" and state_hash(content) in _hashes_in(self.spared)
+        return self.spared != b"" and hash_state(content) in _split_hashes(self.spared)
 
     @property
-    def since(self) -> str:
+    def start_as_text(self) -> str:
         """From when on history exists, as text."""
         since_us = self.begun_us if self.moment_us is None else self.moment_us
-        return utc(since_us).strftime("%Y-%m-%d %H:%M UTC")
+        return to_utc_datetime(since_us).strftime("%Y-%m-%d %H:%M UTC")
 
     def expired_error(self) -> HistoryExpired:
         """The error for what lies behind it."""
-        since = self.since
+        since = self.start_as_text
         by = f" by {self.who}" if self.who else ""
         return HistoryExpired(
             f"the history of '{self.key}' before {since} was erased{by}\n  Erased history cannot be "
@@ -153,7 +153,7 @@ HORIZONS: Final[RecordType[TableHorizon]] = RecordType(
     PREFIX,
     lambda _: Kind.HORIZON.value,
     encode,
-    decoder(TableHorizon).decode,
+    make_decoder(TableHorizon).decode,
     _horizon_subject,
     lambda horizon: horizon.table.hex,
 )
@@ -166,8 +166,8 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
         self._formats, self._horizons = formats, horizons
 
     @classmethod
-    def read(cls, store: Store, formats: Formats) -> TableHorizons:
-        return cls(formats, {horizon.table: horizon for horizon in all_horizons(store)})
+    def read_horizons(cls, store: Store, formats: Formats) -> TableHorizons:
+        return cls(formats, {horizon.table: horizon for horizon in read_all_horizons(store)})
 
     def __getitem__(self, table: UUID) -> TableHorizon:
         return self._horizons[table]
@@ -186,23 +186,23 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
         """What is retained of a content: the table without what lies behind its horizon, and nothing of a
         table as it was before that."""
         horizon = None if content.id is None else self._horizons.get(content.id)
-        managing = None if horizon is None else self._formats.managing(content)
+        managing = None if horizon is None else self._formats.find_managing_format(content)
         if horizon is None or managing is None:
             return content
         return horizon.drop_erased(managing, content)
 
-    def objects_of(self, content: AnyContent) -> tuple[ObjectId, ...]:
+    def list_retained_objects(self, content: AnyContent) -> tuple[ObjectId, ...]:
         """The objects that are retained of a content, also of a dropped table that the ledger remembers."""
         if content.id not in self._horizons:
             return content.objects
         try:
-            dropped = dropped_content(LEDGER, content)
+            dropped = read_dropped_content(LEDGER, content)
         except (msgspec.MsgspecError, ValueError):
             dropped = None  # the entry of a place, which two tables have had, and no table's
         retained = self.drop_erased(content if dropped is None else dropped)
         return () if retained is None else retained.objects
 
-    def refusal(self, *contents: AnyContent | None, version: int | None = None) -> str | None:
+    def explain_refusal(self, *contents: AnyContent | None, version: int | None = None) -> str | None:
         """Why none of these states of a table may be brought back; ``None`` if all may.
 
         With a ``version``, that is what is to be brought back, and not the newest one. The reason continues a
@@ -213,8 +213,8 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
             is_earlier = horizon is not None and version is not None and version < horizon.first
             if horizon is not None and (is_earlier or self.is_behind(content)):
                 if horizon.moment_us is not None:
-                    return f"was erased up to {horizon.since}: nothing older can be restored"
-                return f"was erased on {horizon.since}: nothing older can be restored"
+                    return f"was erased up to {horizon.start_as_text}: nothing older can be restored"
+                return f"was erased on {horizon.start_as_text}: nothing older can be restored"
             table_horizon = None if content is None or content.id is None else self._horizons.get(content.id)
             if table_horizon is not None and table_horizon.is_under_way:
                 return "is being erased: nothing can be restored until the erase has begun; try again"
@@ -223,15 +223,15 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
 
 def find_horizon(store: Store, table: UUID) -> TableHorizon | None:
     """The horizon of a table, if it was ever erased."""
-    return HORIZONS.find(store, table.hex)
+    return HORIZONS.find_record(store, table.hex)
 
 
-def all_horizons(store: Store) -> Iterator[TableHorizon]:
-    return map(HORIZONS.decode_row, horizon_rows(store))
+def read_all_horizons(store: Store) -> Iterator[TableHorizon]:
+    return map(HORIZONS.decode_row, read_horizon_rows(store))
 
 
-def horizon_rows(store: Store) -> Iterator[Row]:
-    return rows_of_kind(store, Kind.HORIZON)
+def read_horizon_rows(store: Store) -> Iterator[Row]:
+    return list_rows_of_kind(store, Kind.HORIZON)
 
 
 def change_horizon(
@@ -252,4 +252,4 @@ def change_horizon(
         after = change(horizon)
         return KeepRow(after) if after == horizon else ReplaceRow(after)
 
-    return HORIZONS.update(store, settings, table.hex, decide)
+    return HORIZONS.update_record(store, settings, table.hex, decide)

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
 from penstock.kernel.chain import CommitDraft
-from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
+from penstock.kernel.edit import Edit, EditContext, LandingNotice, describe_difference
 from penstock.kernel.format import (
     DRY_RUN,
     AppliedChange,
@@ -31,9 +31,9 @@ from penstock.kernel.format import (
     PrepareAgain,
 )
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, StateView, diff_commits, prefix_end, state_of
-from penstock.kernel.ledger import find_table, ledger_key
-from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.lake_state import Difference, StateView, diff_commits, find_prefix_end, open_state
+from penstock.kernel.ledger import encode_ledger_key, find_table
+from penstock.kernel.objects import Objects, read_content
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.transaction_reads import TransactionReads
 from penstock.model.commits import CommitMeta
@@ -80,7 +80,7 @@ class MergeOptions(NamedTuple):
                 )
         return self
 
-    def of(self, key: Key) -> KeyMerge:
+    def get_key_merge(self, key: Key) -> KeyMerge:
         key_merge = self.keys.get(key)
         if key_merge is not None:
             return key_merge
@@ -88,7 +88,7 @@ class MergeOptions(NamedTuple):
 
     def fingerprint(self) -> list[object]:
         """The options in a form that can be hashed."""
-        keys = sorted((key.encode(), _key_fingerprint(how)) for key, how in self.keys.items())
+        keys = sorted((key.encode(), _fingerprint_key_merge(how)) for key, how in self.keys.items())
         return [
             self.default.value,
             keys,
@@ -103,7 +103,7 @@ class MergeOptions(NamedTuple):
         return ["reads", base, isolation.value, sorted(entries.items())]
 
 
-def _key_fingerprint(how: KeyMerge) -> list[object]:
+def _fingerprint_key_merge(how: KeyMerge) -> list[object]:
     contents = [
         None if content is None else encode_content(content) for content in (how.content, how.expected)
     ]
@@ -148,7 +148,7 @@ class ThreeWayRequest(Request):
         self.results: list[MergedKey] = []
         self._landing: LandingNotice | None = None
 
-    def _edit(
+    def _begin_edit(
         self,
         objects: Objects,
         below: StateView,
@@ -159,33 +159,35 @@ class ThreeWayRequest(Request):
         occasion = EditContext(reference, self.notes, may_read, self.is_repeated, self.brings_undone)
         return Edit(objects, below, self._formats, occasion, earlier)
 
-    def _managed_changes(self, changes: Difference) -> Difference:
+    def _select_managed_changes(self, changes: Difference) -> Difference:
         """Those that a format has to decide about."""
         if not self._formats:
             return {}
-        objects, managing = self._history.objects, self._formats.managing
+        objects, managing = self._history.objects, self._formats.find_managing_format
         return {
             stored: (before, after)
             for stored, (before, after) in changes.items()
-            if managing(content_of(objects, before if after is None else after)) is not None
+            if managing(read_content(objects, before if after is None else after)) is not None
         }
 
-    def _conclude(
+    def _make_commit_drafts(
         self, edit: Edit, applied: ThreeWayApply, reference: Reference, subject: str
     ) -> list[CommitDraft]:
         """The commit of what was applied, if it changes anything. ``MergeConflict`` if something is in the
         way; ``subject`` says of what."""
-        applied.finish()
+        applied.finish_keys()
         self.results = list(applied.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts, subject=subject)
-        return [self._draft(edit, reference)] if edit.has_changes else []
+        return [self._make_draft(edit, reference)] if edit.has_changes else []
 
-    def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> CommitDraft:
+    def _make_draft(
+        self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()
+    ) -> CommitDraft:
         """A commit, and what formats are to be told once it has landed."""
         self._landing = LandingNotice(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return edit.draft(self._meta, self.key, parents)
+        self._landing.add_tables(edit.tables)
+        return edit.make_draft(self._meta, self.key, parents)
 
     def after_commit(self, commits: list[ObjectId]) -> None:
         if self._landing is not None:
@@ -215,7 +217,7 @@ class CrossedIntents(NamedTuple):
     earlier: list[Intent]
     target: list[Intent]
 
-    def of_format(self, managing: Format) -> CrossedHistory:
+    def select_format(self, managing: Format) -> CrossedHistory:
         earlier = tuple(intent.data for intent in self.earlier if intent.format == managing.name)
         target = intents_of_format(managing, self.target)
         return CrossedHistory(earlier, None if target is None else tuple(target))
@@ -271,9 +273,9 @@ class ThreeWayApply:
 
     def _apply_key(self, key_sides: KeySides) -> None:
         conflicts_before = len(self._edit.conflicts)
-        how = self._options.of(key_sides.key)
+        how = self._options.get_key_merge(key_sides.key)
         self._decide_key(key_sides, how)
-        before, after = self._decode_content(key_sides.now), self._edit.content(key_sides.stored)
+        before, after = self._decode_content(key_sides.now), self._edit.find_content(key_sides.stored)
         conflicts = tuple(self._edit.conflicts[conflicts_before:])
         self.results[key_sides.key] = MergedKey(
             key=key_sides.key,
@@ -281,7 +283,7 @@ class ThreeWayApply:
             before=before,
             after=after,
             conflicts=conflicts,
-            change=None if conflicts else self.summarize(key_sides.key, before, after),
+            change=None if conflicts else self.summarize_change(key_sides.key, before, after),
         )
 
     def _decide_key(self, key_sides: KeySides, how: KeyMerge) -> None:
@@ -297,18 +299,18 @@ class ThreeWayApply:
         elif key_sides.now == key_sides.wanted:
             pass
         elif how.mode is MergeMode.FORCE:
-            self._restore(key_sides, self._decode_content(key_sides.wanted))
+            self._restore_key(key_sides, self._decode_content(key_sides.wanted))
         else:
-            self._merge(key_sides)
+            self._merge_key(key_sides)
 
-    def summarize(
+    def summarize_change(
         self, key: Key, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
         """What changes of a managed table, for a dry run."""
-        managing = self._formats.managing(after, before)
+        managing = self._formats.find_managing_format(after, before)
         if managing is None or before == after or not self._edit.is_dry_run:
             return None
-        return managing.summarize_change(self._edit.table(key, after), before, after)
+        return managing.summarize_change(self._edit.open_table(key, after), before, after)
 
     def _is_crossed(self, key_sides: KeySides) -> bool:
         """Whether the target changed a key too since the sides parted.
@@ -324,7 +326,10 @@ class ThreeWayApply:
     def _describe_crossing(self, key_sides: KeySides) -> Conflict:
         """That both sides changed a key, and what its states are, if its format can tell them apart."""
         before, now = map(self._decode_content, (key_sides.was, key_sides.now))
-        conflict, managing = compare(key_sides.key, before, now), self._formats.managing(before, now)
+        conflict, managing = (
+            describe_difference(key_sides.key, before, now),
+            self._formats.find_managing_format(before, now),
+        )
         if managing is None or before is None or now is None or not (message := managing.describe_state(now)):
             return conflict
         reason = (
@@ -337,7 +342,7 @@ class ThreeWayApply:
 
     def _leave_key(self, key_sides: KeySides) -> None:
         """Leave a key as it is, and remember that if its format says so."""
-        managing = self._formats.managing(self._decode_content(key_sides.now))
+        managing = self._formats.find_managing_format(self._decode_content(key_sides.now))
         if managing is None:
             return
         if managing.is_beyond_difference(intents_of_format(managing, key_sides.intents)):
@@ -353,16 +358,16 @@ class ThreeWayApply:
         self._edit.check_held(key_sides.key, given_content, *sides)
         for side in sides if given_content.id is not None else ():
             if side is not None and given_content.id == side.id and given_content.type != side.type:
-                self._edit.conflicts.append(compare(key_sides.key, given_content, side))
+                self._edit.conflicts.append(describe_difference(key_sides.key, given_content, side))
                 return
-        managing = self._formats.managing(given_content, sides[-1])
+        managing = self._formats.find_managing_format(given_content, sides[-1])
         if managing is not None and given_content not in sides:
             try:
-                managing.admit(self._edit.table(key_sides.key, sides[-1], given_content), given_content)
+                managing.admit(self._edit.open_table(key_sides.key, sides[-1], given_content), given_content)
             except FormatRefused as refused:
-                self._edit.refuse(key_sides.key, refused)
+                self._edit.refuse_key(key_sides.key, refused)
                 return
-        self._restore(key_sides, given_content)
+        self._restore_key(key_sides, given_content)
 
     def _decode_content(self, value: Value | None) -> AnyContent | None:
         return self._edit.decode_value(value)
@@ -377,16 +382,16 @@ class ThreeWayApply:
         content = self._decode_content(key_sides.now)
         if content == how.expected:
             return True
-        self._edit.conflicts.append(compare(key_sides.key, how.expected, content))
+        self._edit.conflicts.append(describe_difference(key_sides.key, how.expected, content))
         return False
 
-    def _merge(self, key_sides: KeySides) -> None:
+    def _merge_key(self, key_sides: KeySides) -> None:
         base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
-        managing = self._formats.managing(source or target or base)
-        if self._options.of(key_sides.key).paths and (managing is None or not managing.has_paths):
+        managing = self._formats.find_managing_format(source or target or base)
+        if self._options.get_key_merge(key_sides.key).paths and (managing is None or not managing.has_paths):
             raise InvalidRequest(f"'{key_sides.key}' is not a table of files, so it has no paths to merge")
         if self._is_replaced(key_sides):
-            self._replace(key_sides)
+            self._replace_table(key_sides)
         elif managing is not None and (managing.takes_any_base or not key_sides.is_ambiguous):
             self._merge_managed(managing, key_sides)
         elif key_sides.now == key_sides.was and not key_sides.is_ambiguous:
@@ -394,17 +399,17 @@ class ThreeWayApply:
         elif isinstance(source, Namespace) and isinstance(target, Namespace):
             self._merge_namespaces(key_sides, source, target)
         else:
-            self._edit.conflicts.append(compare(key_sides.key, base, target))
+            self._edit.conflicts.append(describe_difference(key_sides.key, base, target))
 
     def _merge_namespaces(self, key_sides: KeySides, source: Namespace, target: Namespace) -> None:
         """Both sides have a namespace: the target's, with the properties that only the source changed."""
         bases = [key_sides.was] if not key_sides.is_ambiguous else list(key_sides.bases or (None,))
-        before = [_content_properties(self._decode_content(base)) for base in bases]
+        before = [_get_properties(self._decode_content(base)) for base in bases]
         properties, clashes = merge_properties(before, source.properties, target.properties)
         if not clashes:
-            self._edit.put(key_sides.stored, msgspec.structs.replace(target, properties=properties))
+            self._edit.put_content(key_sides.stored, msgspec.structs.replace(target, properties=properties))
             return
-        conflict = compare(key_sides.key, self._decode_content(bases[0]), target)
+        conflict = describe_difference(key_sides.key, self._decode_content(bases[0]), target)
         names = ", ".join(f"'{name}'" for name in clashes)
         self._edit.conflicts.append(
             msgspec.structs.replace(
@@ -424,24 +429,24 @@ class ThreeWayApply:
             or key_sides.is_ambiguous
         ):
             return False
-        is_managed = self._formats.managing(self._decode_content(key_sides.was)) is not None
+        is_managed = self._formats.find_managing_format(self._decode_content(key_sides.was)) is not None
         return is_managed and not self._is_one_table(key_sides.was, key_sides.wanted)
 
-    def _replace(self, key_sides: KeySides) -> None:
+    def _replace_table(self, key_sides: KeySides) -> None:
         """Let the table go that both had, and then the source's come to the key that is free."""
         conflicts_before = len(self._edit.conflicts)
         for gone_or_come in (key_sides._replace(wanted=None), key_sides._replace(was=None, now=None)):
             if len(self._edit.conflicts) == conflicts_before:
-                self._merge(gone_or_come)
+                self._merge_key(gone_or_come)
 
     def _merge_managed(self, managing: Format, key_sides: KeySides) -> None:
         """The table's format decides how the two sides meet."""
         base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         is_other = source is not None and target is not None and source.id != target.id
         table = msgspec.structs.replace(
-            self._edit.table(key_sides.key, target, source),
-            paths=self._options.of(key_sides.key).paths,
-            crossed=key_sides.crossed.of_format(managing) if key_sides.crossed is not None else None,
+            self._edit.open_table(key_sides.key, target, source),
+            paths=self._options.get_key_merge(key_sides.key).paths,
+            crossed=key_sides.crossed.select_format(managing) if key_sides.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
             bases=tuple(
                 content for content in map(self._decode_content, key_sides.bases) if content is not None
@@ -455,7 +460,7 @@ class ThreeWayApply:
             states = self._drop_erased(base), self._drop_erased(source)
             applied = managing.merge(table, *states, intents_of_format(managing, key_sides.intents))
         except FormatRefused as refused:
-            self._edit.refuse(key_sides.key, refused)
+            self._edit.refuse_key(key_sides.key, refused)
             return
         self._edit.put_applied(key_sides.stored, applied)
         if self._since is not None:
@@ -465,16 +470,18 @@ class ThreeWayApply:
         elif applied.intent is not None:
             self._edit.add_intent(key_sides.stored, managing.name, applied.intent)
 
-    def _restore(self, key_sides: KeySides, after: AnyContent | None) -> None:
+    def _restore_key(self, key_sides: KeySides, after: AnyContent | None) -> None:
         """Bring a key into a given state, by its format if it has one."""
         target = self._decode_content(key_sides.now)
-        managing = self._formats.managing(after, target)
+        managing = self._formats.find_managing_format(after, target)
         if managing is None:
             # A content keeps its type: one of another type without an id is another content.
             is_same = target is not None and after is not None and target.type == after.type
-            self._edit.put(key_sides.stored, after, target.id if is_same and target is not None else None)
+            self._edit.put_content(
+                key_sides.stored, after, target.id if is_same and target is not None else None
+            )
             return
-        table = self._edit.table(key_sides.key, target, after)
+        table = self._edit.open_table(key_sides.key, target, after)
 
         def restore() -> AppliedChange:
             self._refuse_erased(after)
@@ -489,7 +496,7 @@ class ThreeWayApply:
         try:
             applied = restore()
         except FormatRefused as refused:
-            self._edit.refuse(key_sides.key, refused)
+            self._edit.refuse_key(key_sides.key, refused)
         else:
             self._edit.put_applied(key_sides.stored, applied)
             self._edit.add_opaque(key_sides.stored, managing)
@@ -499,15 +506,15 @@ class ThreeWayApply:
 
         Storage is asked where it may be; at the turn it is known, or the request is prepared again.
         """
-        before, after = self._decode_content(key_sides.now), self._edit.content(key_sides.stored)
-        managing = self._formats.managing(after)
+        before, after = self._decode_content(key_sides.now), self._edit.find_content(key_sides.stored)
+        managing = self._formats.find_managing_format(after)
         if managing is None or after is None or before == after:
             return
         note = "missing files", key_sides.stored, key_sides.was, key_sides.wanted, *contents
         if note not in self._edit.notes:
             if not self._edit.may_read:
                 raise PrepareAgain
-            table = self._edit.table(key_sides.key, after)
+            table = self._edit.open_table(key_sides.key, after)
             self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
         if missing := self._edit.notes[note]:
             more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
@@ -515,7 +522,7 @@ class ThreeWayApply:
                 f"{len(missing)} of its data files are gone from storage"
                 f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
             )
-            self._edit.refuse(
+            self._edit.refuse_key(
                 key_sides.key, FormatRefused(self._describe_missing(managing, key_sides, message))
             )
 
@@ -530,7 +537,7 @@ class ThreeWayApply:
         """The same for a table of which some files come back. One that comes back as a whole, after it was
         dropped, is not gone through; nor one whose files nobody but the lake removes."""
         after = self._edit.view.get(key_sides.stored)
-        managing = self._formats.managing(self._decode_content(after))
+        managing = self._formats.find_managing_format(self._decode_content(after))
         if managing is not None and managing.may_lose_files and self._is_one_table(key_sides.now, after):
             self._check_files(key_sides)
 
@@ -542,7 +549,7 @@ class ThreeWayApply:
         """
         if self._horizons is None and self._formats.horizons is not None:
             self._horizons = self._formats.horizons()
-        reason = self._horizons.refusal(*contents, version=version) if self._horizons else None
+        reason = self._horizons.explain_refusal(*contents, version=version) if self._horizons else None
         if reason is not None:
             raise FormatRefused(reason)
 
@@ -552,7 +559,7 @@ class ThreeWayApply:
             return content
         return self._horizons.drop_erased(content) or content
 
-    def finish(self) -> None:
+    def finish_keys(self) -> None:
         """Check the result as a whole; refuse options for keys that were not part of it."""
         unused = [str(key) for key in self._options.keys if key not in self.results]
         if unused:
@@ -560,16 +567,16 @@ class ThreeWayApply:
                 f"a merge mode was given for {', '.join(unused)}, which this merge does not change"
             )
         conflicts_before = len(self._edit.conflicts)
-        self._edit.check()
+        self._edit.check_result()
         for conflict in self._edit.conflicts[conflicts_before:]:
             result = self.results.get(conflict.key, MergedKey(key=conflict.key))
             conflicts = (*result.conflicts, conflict)
             self.results[conflict.key] = msgspec.structs.replace(result, conflicts=conflicts)
 
 
-def changes_between(history: History, before: CommitObject, after: CommitObject) -> Difference:
+def find_changes_between(history: History, before: CommitObject, after: CommitObject) -> Difference:
     """What differs between two commits in keys of users; what the kernel keeps itself is not brought."""
-    return diff_commits(history.objects, before, after, prefix_end(RESERVED) or b"")
+    return diff_commits(history.objects, before, after, find_prefix_end(RESERVED) or b"")
 
 
 def add_unseen(
@@ -580,13 +587,13 @@ def add_unseen(
     Such as an overwrite of files that another commit had brought: nothing differs, but nothing else was to
     be there.
     """
-    view = state_of(history.objects, after)
+    view = open_state(history.objects, after)
     unseen: Difference = {}
     for key, requested in intents.items():
         if key in changes:
             continue
         value = view.get(key)
-        managing = formats.managing(content_of(history.objects, value))
+        managing = formats.find_managing_format(read_content(history.objects, value))
         own = intents_of_format(managing, requested) if managing is not None else None
         if managing is not None and own and managing.is_beyond_difference(own):
             unseen[key] = value, value
@@ -599,51 +606,54 @@ def find_former_keys(
     """The new keys of tables that were elsewhere before, with what these were there and their ids."""
     if not formats:
         return {}
-    view, objects = state_of(history.objects, before), history.objects
+    view, objects = open_state(history.objects, before), history.objects
     come = {
         stored: content.id
         for stored, (before, after) in changes.items()
-        if before is None and (content := content_of(objects, after)) is not None
-        if content.id is not None and formats.managing(content) is not None
+        if before is None and (content := read_content(objects, after)) is not None
+        if content.id is not None and formats.find_managing_format(content) is not None
     }
-    known_values = view.get_many([ledger_key(table_id) for table_id in come.values()]) if come else {}
+    known_values = view.get_many([encode_ledger_key(table_id) for table_id in come.values()]) if come else {}
     old_values: dict[bytes, tuple[Value, UUID]] = {}
     for stored, identity in come.items():
-        if ledger_key(identity) in known_values:
-            key = find_table(lambda at: content_of(objects, view.get(at)), identity)
+        if encode_ledger_key(identity) in known_values:
+            key = find_table(lambda at: read_content(objects, view.get(at)), identity)
             value = None if key is None else view.get(key.encode())
             if value is not None:
                 old_values[stored] = value, identity
     return old_values
 
 
-def values_at_bases(
+def read_values_at_bases(
     history: History, formats: Formats, changes: Difference, bases: Sequence[ObjectId]
 ) -> dict[bytes, tuple[Value | None, ...]]:
     """What the managed tables that change are in each of some commits, under whatever key, where they are.
 
     And what the keys of namespaces that change hold in each of them.
     """
-    objects, views = history.objects, [state_of(history.objects, history.commit(base)) for base in bases]
+    objects, views = (
+        history.objects,
+        [open_state(history.objects, history.read_commit(base)) for base in bases],
+    )
     values_by_key: dict[bytes, tuple[Value | None, ...]] = {}
     for stored, (_, after) in changes.items():
-        content = content_of(objects, after)
+        content = read_content(objects, after)
         if isinstance(content, Namespace):
             values_by_key[stored] = tuple(view.get(stored) for view in views)
             continue
-        if content is None or content.id is None or formats.managing(content) is None:
+        if content is None or content.id is None or formats.find_managing_format(content) is None:
             continue
-        values = [_value_of(objects, view, stored, content.id) for view in views]
+        values = [_find_table_value(objects, view, stored, content.id) for view in views]
         values_by_key[stored] = tuple(value for value in values if value is not None)
     return values_by_key
 
 
-def _value_of(objects: Objects, view: StateView, stored: bytes, table: UUID) -> Value | None:
+def _find_table_value(objects: Objects, view: StateView, stored: bytes, table: UUID) -> Value | None:
     """A table in a state: at a key, or at another one that it has there."""
     value = view.get(stored)
-    if (content := content_of(objects, value)) is not None and content.id == table:
+    if (content := read_content(objects, value)) is not None and content.id == table:
         return value
-    key = find_table(lambda at: content_of(objects, view.get(at)), table)
+    key = find_table(lambda at: read_content(objects, view.get(at)), table)
     return None if key is None else view.get(key.encode())
 
 
@@ -670,7 +680,7 @@ def merge_properties(
     return merged, clashes
 
 
-def _content_properties(content: AnyContent | None) -> Mapping[str, str]:
+def _get_properties(content: AnyContent | None) -> Mapping[str, str]:
     return content.properties if isinstance(content, Namespace) else {}
 
 
@@ -678,16 +688,16 @@ def _describe_properties(properties: Mapping[str, str], names: Sequence[str]) ->
     return ", ".join(f"{name}={properties[name]}" for name in names if name in properties)
 
 
-def intents_between(history: History, source: ObjectId, target: ObjectId) -> Intents:
+def list_intents_between(history: History, source: ObjectId, target: ObjectId) -> Intents:
     """The intents of all commits that the source has and the target has not."""
     gathered: Intents = {}
-    for _, commit in history.only_in(source, target):
+    for _, commit in history.list_commits_only_in(source, target):
         gather_intents(history, commit, gathered)
     return gathered
 
 
 def gather_intents(history: History, commit: CommitObject, gathered: Intents) -> None:
-    for intent in history.objects.intents(commit):
+    for intent in history.objects.read_intents(commit):
         gathered.setdefault(intent.key, []).append(intent)
 
 

@@ -56,11 +56,11 @@ class WriteRetries:
         """How much time is left."""
         return max(0.0, self._deadline - self._monotonic())
 
-    def extend(self, seconds: float) -> None:
+    def extend_time(self, seconds: float) -> None:
         """Allow for time that was spent waiting for others to land."""
         self._deadline += seconds
 
-    def again(self, why: str | Unavailable | OutcomeUnknown) -> None:
+    def wait_for_next_try(self, why: str | Unavailable | OutcomeUnknown) -> None:
         """Wait, then go on.
 
         ``RetriesExhausted`` if there are no tries or no time left, or what the store has said. That it is
@@ -91,10 +91,10 @@ def retry_reads(settings: Settings, ask: Callable[[], R]) -> R:
         try:
             return ask()
         except Unavailable as unavailable:
-            tries.again(unavailable)
+            tries.wait_for_next_try(unavailable)
 
 
-def reason_of(problem: PenstockError) -> str:
+def describe_reason(problem: PenstockError) -> str:
     """Why tries were in vain, without what that says of the request: an earlier try may have been applied."""
     reason: str = problem.details.get("reason", problem.message)
     return reason.rstrip(".")
@@ -136,7 +136,7 @@ def time_limit(seconds: float, option: str) -> TimeLimit:
 _STEP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("penstock_step", default=None)
 
 
-def step() -> None:
+def check_read_may_go_on() -> None:
     """Say that a piece of a long read is done. Raises what ends the read, if it is to end."""
     take = _STEP.get()
     if take is not None:

@@ -19,9 +19,9 @@ from penstock.kernel.description import (
     raise_version,
     require_unmoved,
 )
-from penstock.kernel.records import KeepRow, RecordType, RemoveRow, ReplaceRow, RowSubject, rows_of_kind
+from penstock.kernel.records import KeepRow, RecordType, RemoveRow, ReplaceRow, RowSubject, list_rows_of_kind
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import reason_of
+from penstock.kernel.time_limits import describe_reason
 from penstock.model.references import Kind
 from penstock.model.tokens import FIRST_ROLES, Token, decode_token, encode_token
 from penstock.stores.port import Row, Store
@@ -40,14 +40,14 @@ TOKENS: Final[RecordType[Token]] = RecordType(
 )
 
 
-def tokens(store: Store) -> list[Token]:
+def list_tokens(store: Store) -> list[Token]:
     """All tokens by id."""
-    return [TOKENS.decode_row(row) for row in token_rows(store)]
+    return [TOKENS.decode_row(row) for row in read_token_rows(store)]
 
 
 def find_token(store: Store, id: str) -> Token | None:  # noqa: A002
     """The token with an id, if there is one."""
-    return TOKENS.find(store, id)
+    return TOKENS.find_record(store, id)
 
 
 def put_token(store: Store, settings: Settings, token: Token, replaces: str | None = None) -> Token:
@@ -68,7 +68,7 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
         require_unmoved(store)
         return ReplaceRow(token) if stored_token is None else KeepRow(_require_same(stored_token, token))
 
-    stored_token = TOKENS.update(store, settings, token.id, decide)
+    stored_token = TOKENS.update_record(store, settings, token.id, decide)
     if encode_token(stored_token) == encode_token(token):
         with _ignore_outage(store, token.id):
             _withdraw_if_moved(store, settings, token)
@@ -85,7 +85,7 @@ def _check_name(store: Store, token: Token, replaces: str | None) -> None:
     """``ConflictError`` if another token has the name, ``TokenNotFound`` if none has that it replaces."""
     others = [
         other_token.id
-        for other_token in tokens(store)
+        for other_token in list_tokens(store)
         if other_token.name == token.name and other_token.id != token.id
     ]
     if replaces is None and others:
@@ -111,15 +111,15 @@ def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A
             raise TokenNotFound(f"there is no token '{id}'", id=id)
         return RemoveRow(token)
 
-    token = TOKENS.update(store, settings, id, decide)
+    token = TOKENS.update_record(store, settings, id, decide)
     with _ignore_outage(store, id):
         require_unmoved(store)
     return token
 
 
-def token_rows(store: Store) -> Iterator[Row]:
+def read_token_rows(store: Store) -> Iterator[Row]:
     """The rows of all tokens, as they are stored."""
-    return rows_of_kind(store, Kind.TOKEN)
+    return list_rows_of_kind(store, Kind.TOKEN)
 
 
 def _require_same(stored_token: Token, token: Token) -> Token:
@@ -138,7 +138,7 @@ def _ignore_outage(store: Store, id: str) -> Iterator[None]:  # noqa: A002
     try:
         yield
     except TryAgainError as problem:
-        raise _token_subject(id).outcome_unknown(store, reason_of(problem)) from None
+        raise _token_subject(id).make_outcome_unknown(store, describe_reason(problem)) from None
 
 
 def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
@@ -155,5 +155,5 @@ def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
         is_ours = stored_token is not None and encode_token(stored_token) == encode_token(token)
         return RemoveRow(token) if is_ours else KeepRow(None)
 
-    TOKENS.update(store, settings, token.id, decide)
+    TOKENS.update_record(store, settings, token.id, decide)
     raise lake_moved_error(lake.sealed, store)

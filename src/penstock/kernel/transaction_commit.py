@@ -30,14 +30,14 @@ from penstock.errors import (
 )
 from penstock.kernel.checks import require_able
 from penstock.kernel.hand_off import HandOff
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.records import KeepRow
-from penstock.kernel.reference_rows import reference_in, transaction_over_error
+from penstock.kernel.reference_rows import decode_live_reference, transaction_over_error
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.request_outcome import OutcomeLookup
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.three_way import MergeOptions
-from penstock.kernel.transaction_reads import ReadEntry, TransactionReads, noted_entries
+from penstock.kernel.transaction_reads import ReadEntry, TransactionReads, read_noted_entries
 from penstock.kernel.transaction_rows import (
     TransactionRecord,
     TransactionRows,
@@ -84,19 +84,21 @@ class TransactionCommits(TransactionRows):
             commit = self._hand_off.find_commit(record)
             if commit is not None:
                 transaction = record.transaction
-                return record._replace(transaction=transaction.as_landed(commit, transaction.changed_us))
+                return record._replace(transaction=transaction.mark_landed(commit, transaction.changed_us))
         return record
 
-    def abort(self, id: str, why: str = "") -> TransactionRecord:  # noqa: A002
+    def abort_transaction(self, id: str, why: str = "") -> TransactionRecord:  # noqa: A002
         """Let a transaction never land, and return it. One that is committing, or has ended, stays so.
 
         One that is still committing long after it was sent is called off: it ends, as what it came to.
         """
 
         def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
-            return transaction.as_aborted(why, now_us) if transaction.state is TransactionState.OPEN else None
+            return (
+                transaction.mark_aborted(why, now_us) if transaction.state is TransactionState.OPEN else None
+            )
 
-        record = self._move(id, decide)
+        record = self._move_row(id, decide)
         if record.state is TransactionState.COMMITTING and self._is_stuck(record.transaction):
             return self._hand_off.call_off(record, why)
         return record
@@ -105,14 +107,14 @@ class TransactionCommits(TransactionRows):
         # Not by when it was last sent: others send it again and again, each in vain.
         return self._kernel.clock() > transaction.sent_us + LEFT_AFTER_US
 
-    def commit(self, id: str, meta: CommitMeta) -> TransactionRecord:  # noqa: A002
+    def commit_transaction(self, id: str, meta: CommitMeta) -> TransactionRecord:  # noqa: A002
         """Let a transaction land as one commit of its target, that says of itself what ``meta`` says.
 
         One that has landed is returned. ``TransactionOver`` if it was aborted; what refuses its merge is
         raised, and aborts it. Any other error leaves it committing: to be repeated, by anybody. So does
         ``TransactionOver`` for one that somebody is committing with checks that are not known here.
         """
-        record_or_lacking = self._send(id, meta.check())
+        record_or_lacking = self._note_merge_sent(id, meta.check())
         record = (
             self._require_ended(id, record_or_lacking)
             if isinstance(record_or_lacking, LackingChecks)
@@ -122,27 +124,27 @@ class TransactionCommits(TransactionRows):
             return record
         if record.state is TransactionState.ABORTED:
             raise transaction_over_error(record.reference)
-        return self._land(record)
+        return self._send_merge(record)
 
-    def settle(self, record: TransactionRecord) -> TransactionRecord:
+    def settle_transaction(self, record: TransactionRecord) -> TransactionRecord:
         """Bring a transaction to its end that nobody may be at any more: finish it if it is committing,
         abort it if its lease ran out. Any other one stays as it is."""
         transaction = record.transaction
         if record.state is TransactionState.COMMITTING and transaction.meta is not None:
             try:
-                return self.commit(transaction.id, transaction.meta)
+                return self.commit_transaction(transaction.id, transaction.meta)
             except LakeMoved:
                 raise
             except PenstockError:
-                ended = self.find(transaction.id)
+                ended = self.find_transaction(transaction.id)
                 if ended is None or not ended.transaction.has_ended:
                     raise
                 return ended
         if transaction.is_expired(self._kernel.clock()):
-            return self._move(transaction.id, abort_if_expired)
+            return self._move_row(transaction.id, abort_if_expired)
         return record
 
-    def is_left(self, record: TransactionRecord) -> bool:
+    def is_abandoned(self, record: TransactionRecord) -> bool:
         """Whether nobody seems to be at it any more, so that whoever meets it may settle it."""
         transaction, now_us = record.transaction, self._kernel.clock()
         if transaction.state is TransactionState.COMMITTING:
@@ -155,7 +157,7 @@ class TransactionCommits(TransactionRows):
         transaction = record.transaction
         return transaction.has_ended and transaction.changed_us < self._kernel.clock() - kept_us
 
-    def forget(self, record: TransactionRecord) -> None:
+    def forget_transaction(self, record: TransactionRecord) -> None:
         """Remove the row of a transaction that ended long ago. It leaves no tombstone: its end is in the log
         of its target."""
 
@@ -166,15 +168,15 @@ class TransactionCommits(TransactionRows):
 
         self._swap_transaction(record.transaction.id, decide, "")
 
-    def _send(self, id: str, meta: CommitMeta) -> TransactionRecord | LackingChecks:  # noqa: A002
+    def _note_merge_sent(self, id: str, meta: CommitMeta) -> TransactionRecord | LackingChecks:  # noqa: A002
         """Note that the merge is about to be sent; from here there is no way back but its refusal."""
-        record = self.get(id)
+        record = self.get_transaction(id)
         transaction = record.transaction
-        target = reference_in(self._kernel.store.reference(transaction.target))
+        target = decode_live_reference(self._kernel.store.reference(transaction.target))
         position = target.position if target is not None else 0
         if target is not None and not self.look_up_end(record).transaction.has_ended:
             require_able(self._kernel, target, transaction.base, record.head)  # or it stays as it is
-        checks = {check.name for check in self._kernel.checks.of(transaction.target)}
+        checks = {check.name for check in self._kernel.checks.list_checks_of_branch(transaction.target)}
 
         def decide(
             transaction: StoredTransaction, now_us: int
@@ -201,21 +203,21 @@ class TransactionCommits(TransactionRows):
                 else check_row_size(sent_transaction)
             )
 
-        return self._move(id, decide)
+        return self._move_row(id, decide)
 
     def _require_ended(self, id: str, lacking: LackingChecks) -> TransactionRecord:  # noqa: A002
         """A transaction as others ended it; ``TransactionOver`` while they are committing it."""
-        record = self.look_up_end(self.get(id))
+        record = self.look_up_end(self.get_transaction(id))
         if record.state is TransactionState.COMMITTING:
             raise _lacking_checks_error(id, lacking.names)
         is_landed = record.state is TransactionState.COMMITTED
         return self._hand_off.note_landed(record, record.transaction.commit) if is_landed else record
 
-    def _land(self, record: TransactionRecord) -> TransactionRecord:
+    def _send_merge(self, record: TransactionRecord) -> TransactionRecord:
         """Send the merge of a transaction that is committing, and note what comes of it."""
         transaction = record.transaction
         try:
-            commit = self._merge(record) if self._has_changes(record) else NO_COMMIT
+            commit = self._merge_into_target(record) if self._has_changes(record) else NO_COMMIT
         except LakeMoved:
             raise
         except (RequestError, ConflictError, InvalidLog, UnsupportedFormat) as refused:
@@ -242,17 +244,17 @@ class TransactionCommits(TransactionRows):
         """Whether it has anything to land. What it has only read is as it was at the instant it began."""
         head, base = record.head, record.transaction.base
         return head != base and any(
-            True for _ in self._kernel.differing(base, head, prefix_end(RESERVED) or b"")
+            True for _ in self._kernel.iterate_differences(base, head, find_prefix_end(RESERVED) or b"")
         )
 
-    def _merge(self, record: TransactionRecord) -> ObjectId:
+    def _merge_into_target(self, record: TransactionRecord) -> ObjectId:
         transaction = record.transaction
         if transaction.meta is None:
             raise Damaged(
                 f"the row of transaction '{transaction.id}' contradicts its commit",
                 transaction=transaction.id,
             )
-        entries = self._noted_reads(record)
+        entries = self._read_noted_reads(record)
         merged = self._kernel.merge(
             record.head,
             transaction.target,
@@ -271,9 +273,9 @@ class TransactionCommits(TransactionRows):
         # Without a commit the target has all of it already: then that is what it landed as.
         return ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else record.head
 
-    def _noted_reads(self, record: TransactionRecord) -> dict[bytes, ReadEntry]:
-        state = self._kernel.state(record.head)
-        return noted_entries(self._kernel.objects, state, record.reference.incarnation)
+    def _read_noted_reads(self, record: TransactionRecord) -> dict[bytes, ReadEntry]:
+        state = self._kernel.read_state(record.head)
+        return read_noted_entries(self._kernel.objects, state, record.reference.incarnation)
 
 
 class LackingChecks(NamedTuple):

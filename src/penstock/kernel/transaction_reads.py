@@ -15,12 +15,12 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.chain import CommitChain, CommitDraft
-from penstock.kernel.lake_state import StateView, prefix_end
-from penstock.kernel.objects import Objects, content_of, split_value
+from penstock.kernel.lake_state import StateView, find_prefix_end
+from penstock.kernel.objects import Objects, read_content, split_value
 from penstock.kernel.request import Request, RequestTerms
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, Unknown, content_bytes
-from penstock.model.encoding import ObjectId, decoder, encode, object_id
+from penstock.model.content import AnyContent, Unknown, encode_checked_content
+from penstock.model.encoding import ObjectId, encode, hash_object, make_decoder
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import Value
 from penstock.model.reads import PARTS_MAX, Read
@@ -57,7 +57,7 @@ class ReadEntry(msgspec.Struct, frozen=True, array_like=True):
         """Whether more than the name was looked at."""
         return self.parts is None or bool(self.parts)
 
-    def join(self, other: ReadEntry) -> ReadEntry:
+    def combine_reads(self, other: ReadEntry) -> ReadEntry:
         """What was read if both were."""
         parts: tuple[str, ...] | None = None
         if self.parts is not None and other.parts is not None:
@@ -66,7 +66,7 @@ class ReadEntry(msgspec.Struct, frozen=True, array_like=True):
             parts = None
         return ReadEntry(parts, self.is_listed or other.is_listed)
 
-    def reads(self, key: Key | None) -> Iterator[Read]:
+    def list_reads(self, key: Key | None) -> Iterator[Read]:
         """The entry of a key, told one by one."""
         if self.is_listed:
             yield Read(key=key, is_listing=True)
@@ -110,7 +110,7 @@ def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
                 "names, not both"
             )
         stored = b"" if read.key is None else read.key.encode()
-        entries[stored] = entries.get(stored, ReadEntry()).join(_encode_entry(read))
+        entries[stored] = entries.get(stored, ReadEntry()).combine_reads(_encode_entry(read))
     return entries
 
 
@@ -121,12 +121,12 @@ def _encode_entry(read: Read) -> ReadEntry:
     return ReadEntry(None if is_whole else (read.part or "",))
 
 
-def noted_entries(objects: Objects, view: StateView, incarnation: bytes) -> dict[bytes, ReadEntry]:
+def read_noted_entries(objects: Objects, view: StateView, incarnation: bytes) -> dict[bytes, ReadEntry]:
     """What a transaction has read so far, whose row is of this incarnation and whose branch looks so."""
     start = _start(incarnation)
     return {
-        stored.removeprefix(start): _decode_entry(stored, content_of(objects, value))
-        for stored, value in view.scan(start, prefix_end(start))
+        stored.removeprefix(start): _decode_entry(stored, read_content(objects, value))
+        for stored, value in view.scan(start, find_prefix_end(start))
     }
 
 
@@ -146,7 +146,7 @@ class ReadsRequest(Request):
 
     @property
     def fingerprint(self) -> bytes:
-        return object_id(encode(("reads", sorted(self._entries.items()))))
+        return hash_object(encode(("reads", sorted(self._entries.items()))))
 
     @property
     def touched_keys(self) -> set[bytes]:
@@ -158,10 +158,10 @@ class ReadsRequest(Request):
         blobs: dict[ObjectId, bytes] = {}
         for stored, read in self._entries.items():
             at = self._start + stored
-            before = _decode_entry(at, content_of(chain.objects, values.get(at)))
-            after = before.join(read)
+            before = _decode_entry(at, read_content(chain.objects, values.get(at)))
+            after = before.combine_reads(read)
             if after != before:
-                changes[at], more = split_value(content_bytes(_decode_content(after)))
+                changes[at], more = split_value(encode_checked_content(_decode_content(after)))
                 blobs.update(more)
         return [CommitDraft(changes, self._meta, self.key, blobs=blobs)] if changes else []
 
@@ -183,7 +183,7 @@ def _decode_entry(stored: bytes, content: AnyContent | None) -> ReadEntry:
     return entry
 
 
-_decode = decoder(ReadEntry).decode
+_decode = make_decoder(ReadEntry).decode
 
 
 def _describe_reads(reads: Sequence[Read]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.kernel.records import PAGE, KeepRow, rows_of_kind
+from penstock.kernel.records import PAGE, KeepRow, list_rows_of_kind
 from penstock.kernel.reference_rows import (
     decode_reference_row,
     transaction_not_found_error,
@@ -17,7 +17,7 @@ from penstock.kernel.reference_rows import (
 )
 from penstock.kernel.references import NOTE_MAX_BYTES, Decide, ReferenceDecision
 from penstock.kernel.request_outcome import SubmittedRequest
-from penstock.model.encoding import ObjectId, digest
+from penstock.model.encoding import ObjectId, hash_parts
 from penstock.model.references import Event, Kind, Reference
 from penstock.model.transactions import (
     PREFIX,
@@ -25,7 +25,7 @@ from penstock.model.transactions import (
     TransactionState,
     check_transaction_id,
     encode_transaction,
-    transaction_of,
+    read_transaction,
 )
 from penstock.stores.port import Row
 
@@ -65,24 +65,24 @@ class TransactionRows:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def find(self, id: str) -> TransactionRecord | None:  # noqa: A002
+    def find_transaction(self, id: str) -> TransactionRecord | None:  # noqa: A002
         row = self._kernel.store.reference(PREFIX + check_transaction_id(id))
         return record_in_row(row) if row is not None else None
 
-    def get(self, id: str) -> TransactionRecord:  # noqa: A002
+    def get_transaction(self, id: str) -> TransactionRecord:  # noqa: A002
         """``TransactionNotFound`` if it does not exist, or no longer."""
-        record = self.find(id)
+        record = self.find_transaction(id)
         if record is None:
             raise transaction_not_found_error(id)
         return record
 
-    def open(
+    def list_open_transactions(
         self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
     ) -> Iterator[TransactionRecord]:
         """Those that have not ended, by id; others are not read. So many are asked for at a time."""
         return self._list_records(Kind.TRANSACTION, after, skips_damaged, page_max)
 
-    def list_ended(
+    def list_ended_transactions(
         self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
     ) -> Iterator[TransactionRecord]:
         """Those that have ended and are still known, by id."""
@@ -92,7 +92,7 @@ class TransactionRows:
         self, kind: Kind, after: str, skips_damaged: bool, page_max: int
     ) -> Iterator[TransactionRecord]:
         last = PREFIX + after if after else ""
-        for row in rows_of_kind(self._kernel.store, kind, prefix=PREFIX, after=last, page_max=page_max):
+        for row in list_rows_of_kind(self._kernel.store, kind, prefix=PREFIX, after=last, page_max=page_max):
             try:
                 record = record_in_row(row)
             except PenstockError as problem:
@@ -114,12 +114,12 @@ class TransactionRows:
                 return abort_if_expired(transaction, now_us)
             return decide(transaction, now_us) if transaction.state is TransactionState.OPEN else None
 
-        record = self._move(id, decide_open)
+        record = self._move_row(id, decide_open)
         if record.state is not TransactionState.OPEN:
             raise transaction_over_error(record.reference)
         return record
 
-    def _move(
+    def _move_row(
         self,
         id: str,  # noqa: A002
         decide: Callable[[StoredTransaction, int], StoredTransaction | KeepRow[A] | None],
@@ -157,11 +157,11 @@ class TransactionRows:
         def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | KeepRow[A] | None:
             return change(transaction, now_us) if transaction.state is TransactionState.COMMITTING else None
 
-        return self._move(record.transaction.id, decide)
+        return self._move_row(record.transaction.id, decide)
 
     def read_again(self, record: TransactionRecord) -> TransactionRecord:
         """The same as its row has it now."""
-        return self.get(record.transaction.id)
+        return self.get_transaction(record.transaction.id)
 
     def describe_sent(self, record: TransactionRecord) -> SubmittedRequest:
         """The merge that it sends."""
@@ -179,7 +179,7 @@ class TransactionRows:
 
     def _swap_transaction(self, id: str, decide: Decide[A], who: str) -> TransactionRecord | A:  # noqa: A002
         """Move the row of a transaction, or keep it, which has the answer that is decided."""
-        moved = self._kernel.references.swap(PREFIX + id, decide, who)
+        moved = self._kernel.references.swap_reference(PREFIX + id, decide, who)
         return record_in(moved) if isinstance(moved, Reference) else moved
 
 
@@ -188,7 +188,7 @@ def record_in_row(row: Row) -> TransactionRecord:
 
 
 def record_in(reference: Reference) -> TransactionRecord:
-    transaction = transaction_of(reference)
+    transaction = read_transaction(reference)
     if transaction is None:  # a branch of that name, made when the prefix was not kept yet
         raise InvalidRequest(f"'{reference.name}' is a {reference.kind}, not a transaction")
     return TransactionRecord(transaction, reference)
@@ -196,7 +196,7 @@ def record_in(reference: Reference) -> TransactionRecord:
 
 def digest_of(record: TransactionRecord) -> bytes:
     """What tells the merge of a transaction from one of another transaction that had its id before."""
-    return digest("transaction", record.transaction.id, record.reference.incarnation)
+    return hash_parts("transaction", record.transaction.id, record.reference.incarnation)
 
 
 def check_row_size(transaction: StoredTransaction) -> StoredTransaction:
@@ -215,4 +215,4 @@ def check_row_size(transaction: StoredTransaction) -> StoredTransaction:
 
 def abort_if_expired(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
     """Aborted, if its lease has run out; ``None`` if it stays."""
-    return transaction.as_aborted(OUT_OF_TIME, now_us) if transaction.is_expired(now_us) else None
+    return transaction.mark_aborted(OUT_OF_TIME, now_us) if transaction.is_expired(now_us) else None

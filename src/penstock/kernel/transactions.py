@@ -43,7 +43,7 @@ __all__ = ("TransactionRecord", "Transactions")
 class Transactions(TransactionCommits):
     """The transactions of a lake: how they begin, live and end."""
 
-    def begin(
+    def begin_transaction(
         self,
         id: str,  # noqa: A002
         target: str,
@@ -67,7 +67,7 @@ class Transactions(TransactionCommits):
             )
         require_unmoved(self._kernel.store)
         lease_us = self._check_lease(lease_us)
-        record = self.find(id)  # before the target is looked at, which may be gone by now
+        record = self.find_transaction(id)  # before the target is looked at, which may be gone by now
         if record is None:
             branch, now_us = self._kernel.branch(target), self._kernel.clock()
             transaction = StoredTransaction(
@@ -127,9 +127,9 @@ class Transactions(TransactionCommits):
     def _longest_us(self) -> int:
         """Not longer than half of what a sweep leaves alone either: what it writes must still be there."""
         longest_us = int(self._kernel.settings.transaction_max_days * DAY_US)
-        return min(longest_us, self._kernel.graces.of_writers().data_us // 2)
+        return min(longest_us, self._kernel.graces.find_writer_grace().data_us // 2)
 
-    def renew(
+    def renew_lease(
         self,
         id: str,  # noqa: A002
         lease_us: int | None = None,
@@ -167,12 +167,12 @@ class Transactions(TransactionCommits):
         reference = self._kernel.branch(PREFIX + check_transaction_id(id))
         if reads:
             who = record_in(reference).transaction.who
-            self._kernel.submit(reference.name, ReadsRequest(reads, reference.incarnation, who))
+            self._kernel.submit_request(reference.name, ReadsRequest(reads, reference.incarnation, who))
 
-    def reads(self, record: TransactionRecord) -> tuple[Read, ...]:
+    def list_reads(self, record: TransactionRecord) -> tuple[Read, ...]:
         """What a transaction has read so far; nothing of one that ended and whose steps are gone."""
         try:
-            entries = self._noted_reads(record)
+            entries = self._read_noted_reads(record)
         except (CommitNotFound, HistoryExpired):
             if record.transaction.has_ended:
                 return ()
@@ -180,5 +180,5 @@ class Transactions(TransactionCommits):
         return tuple(
             read
             for stored, entry in entries.items()
-            for read in entry.reads(Key.decode(stored) if stored else None)
+            for read in entry.list_reads(Key.decode(stored) if stored else None)
         )

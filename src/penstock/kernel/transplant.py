@@ -14,10 +14,10 @@ from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit, LandingNotice
 from penstock.kernel.format import Formats, LaterCommitLookup, PrepareAgain
 from penstock.kernel.history import History
-from penstock.kernel.lake_state import Difference, StateOverlay, StateView, differing, state_of
+from penstock.kernel.lake_state import Difference, StateOverlay, StateView, iterate_differences, open_state
 from penstock.kernel.later_commits import LaterCommits, OwnCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
-from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.objects import Objects, read_content
 from penstock.kernel.three_way import (
     Intents,
     MergeOptions,
@@ -26,22 +26,22 @@ from penstock.kernel.three_way import (
     ThreeWayRequest,
     ThreeWayTerms,
     add_unseen,
-    changes_between,
+    find_changes_between,
     find_former_keys,
     gather_intents,
-    intents_between,
     intents_of_format,
+    list_intents_between,
 )
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey
 from penstock.model.objects import CommitObject, Value
 from penstock.model.references import Event, Reference
 
 
-class _Repeated(NamedTuple):
+class _RepeatedCommits(NamedTuple):
     """What comes of repeating commits."""
 
     drafts: list[CommitDraft]
@@ -85,7 +85,7 @@ class TransplantRequest(ThreeWayRequest):
         """What each commit did, once it was looked up."""
         self._later: dict[ObjectId, LaterCommits] = {}
         _check_contiguous(history, self._commits)
-        self._own = OwnCommits(history, formats, history.commit(self._commits[0]).parent)
+        self._own = OwnCommits(history, formats, history.read_commit(self._commits[0]).parent)
         self.brings_undone = onto is None
         if meta.message and len(self._commits) > 1:
             raise InvalidRequest(
@@ -94,7 +94,7 @@ class TransplantRequest(ThreeWayRequest):
 
     @property
     def fingerprint(self) -> bytes:
-        return object_id(
+        return hash_object(
             encode(
                 ("transplant", self._commits, self.if_head, self._meta.message, self._options.fingerprint())
             )
@@ -102,15 +102,15 @@ class TransplantRequest(ThreeWayRequest):
 
     def prepare(self, reference: Reference) -> None:
         changes = (self._find_effect(commit_id, reference).changes for commit_id in self._commits)
-        if self.may_read or not any(map(self._managed_changes, changes)):
+        if self.may_read or not any(map(self._select_managed_changes, changes)):
             return
-        view = state_of(self._history.objects, self._history.commit(reference.head))
+        view = open_state(self._history.objects, self._history.read_commit(reference.head))
         with suppress(PrepareAgain):
-            self._repeat(self._history.objects, view, reference, reference.head, may_read=True)
+            self._repeat_commits(self._history.objects, view, reference, reference.head, may_read=True)
 
     def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         head = None if chain.has_drafts else chain.tip
-        repeated = self._repeat(chain.objects, chain.view, reference, head, may_read=self.may_read)
+        repeated = self._repeat_commits(chain.objects, chain.view, reference, head, may_read=self.may_read)
         self.results = list(repeated.results.values())
         unused = [str(key) for key in self._options.keys if key not in repeated.results]
         if unused:
@@ -123,7 +123,7 @@ class TransplantRequest(ThreeWayRequest):
         self._landing = repeated.landing
         return repeated.drafts
 
-    def _repeat(
+    def _repeat_commits(
         self,
         objects: Objects,
         view: StateView,
@@ -131,14 +131,14 @@ class TransplantRequest(ThreeWayRequest):
         head: ObjectId | None,
         *,
         may_read: bool,
-    ) -> _Repeated:
+    ) -> _RepeatedCommits:
         landed: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}
         below = StateOverlay(view, landed)
-        repeated = _Repeated([], {}, [], LandingNotice(self._formats, reference.name))
+        repeated = _RepeatedCommits([], {}, [], LandingNotice(self._formats, reference.name))
         for commit_id in self._commits:
-            commit, change = self._history.commit(commit_id), self._find_effect(commit_id, reference)
-            edit = self._edit(objects, below, reference, may_read, blobs)
+            commit, change = self._history.read_commit(commit_id), self._find_effect(commit_id, reference)
+            edit = self._begin_edit(objects, below, reference, may_read, blobs)
             self._apply_commit(
                 edit, change, repeated.results, self._later_commits_since(commit_id, reference, head), head
             )
@@ -148,8 +148,8 @@ class TransplantRequest(ThreeWayRequest):
                 landed.update((key, after) for key, (_, after) in change.changes.items())
             elif edit.has_changes or self._changes_nothing(commit):
                 self._keep_intents(edit, change.intents)
-                repeated.drafts.append(edit.draft(self._describe(commit), self.key))
-                repeated.landing.add(edit.tables)
+                repeated.drafts.append(edit.make_draft(self._describe_commit(commit), self.key))
+                repeated.landing.add_tables(edit.tables)
                 landed.update(repeated.drafts[-1].changes)
                 blobs.update(repeated.drafts[-1].blobs)
         return repeated
@@ -161,7 +161,7 @@ class TransplantRequest(ThreeWayRequest):
         """
         if commit.further_parents:
             return False
-        changes = differing(self._history.objects, self._history.commit(commit.parent), commit)
+        changes = iterate_differences(self._history.objects, self._history.read_commit(commit.parent), commit)
         return next(iter(changes), None) is None
 
     def _later_commits_since(
@@ -171,7 +171,7 @@ class TransplantRequest(ThreeWayRequest):
         if not self._formats or not self._history.is_ancestor(commit_id, head or reference.head):
             return None
         later = self._later.setdefault(commit_id, LaterCommits(self._history, self._formats, commit_id))
-        return lambda key: later.since(head, key)
+        return lambda key: later.look_up_commits(head, key)
 
     def _apply_commit(
         self,
@@ -185,17 +185,21 @@ class TransplantRequest(ThreeWayRequest):
         touched = {Key.decode(key) for key in own_change.changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
         options, own = self._options._replace(keys=keys), self._own
-        bringing = ThreeWayApply(edit, self._formats, options, since, own=lambda key: own.since(head, key))
+        bringing = ThreeWayApply(
+            edit, self._formats, options, since, own=lambda key: own.look_up_commits(head, key)
+        )
         renamed = {
             key: RenamedKey(before, own_change.intents.get(key, []))
             for key, before in own_change.renamed.items()
         }
         bringing.apply_difference(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
-        bringing.finish()
+        bringing.finish_keys()
         for key, result in bringing.results.items():
             if (known_result := results.get(key)) is not None:
                 conflicts = known_result.conflicts + result.conflicts
-                change = None if conflicts else bringing.summarize(key, known_result.before, result.after)
+                change = (
+                    None if conflicts else bringing.summarize_change(key, known_result.before, result.after)
+                )
                 result = msgspec.structs.replace(
                     result, before=known_result.before, conflicts=conflicts, change=change
                 )
@@ -204,9 +208,9 @@ class TransplantRequest(ThreeWayRequest):
     def _find_effect(self, commit_id: ObjectId, reference: Reference) -> _CommitEffect:
         """What a commit did. Of a merge of what the target has, only what it did besides."""
         if commit_id not in self._done:
-            commit = self._history.commit(commit_id)
-            parent = self._history.commit(commit.parent)
-            changes, intents = changes_between(self._history, parent, commit), self._read_intents(commit)
+            commit = self._history.read_commit(commit_id)
+            parent = self._history.read_commit(commit.parent)
+            changes, intents = find_changes_between(self._history, parent, commit), self._read_intents(commit)
             change = _CommitEffect(
                 add_unseen(self._history, self._formats, changes, intents, commit), intents
             )
@@ -215,7 +219,7 @@ class TransplantRequest(ThreeWayRequest):
                     change = self._effect_beside_merge(change, commit.parent, further, reference)
                 elif any(
                     self._is_in_target(commit_id)
-                    for commit_id, _ in self._history.only_in(further, commit.parent)
+                    for commit_id, _ in self._history.list_commits_only_in(further, commit.parent)
                 ):
                     change = self._merge_effect_on_target(change, commit.parent, further, reference)
             places = find_former_keys(self._history, self._formats, change.changes, parent)
@@ -234,13 +238,15 @@ class TransplantRequest(ThreeWayRequest):
         """
         history = self._history
         plain = self._simulate_plain_merge(parent, further, reference)
-        theirs = state_of(history.objects, history.commit(further)).get_many(list(change.changes))
+        theirs = open_state(history.objects, history.read_commit(further)).get_many(list(change.changes))
         changes = {
             key: (theirs.get(key), after)
             for key, (_, after) in change.changes.items()
             if theirs.get(key) != after and (key not in plain or plain[key] != after)
         }
-        rests = any(self._is_in_target(commit_id) for commit_id, _ in history.only_in(parent, further))
+        rests = any(
+            self._is_in_target(commit_id) for commit_id, _ in history.list_commits_only_in(parent, further)
+        )
         return change._replace(
             changes=changes, unclear=self._tables_of_known_files(changes) if rests else frozenset()
         )
@@ -283,11 +289,11 @@ class TransplantRequest(ThreeWayRequest):
 
     def _tables_of_known_files(self, changes: Difference) -> frozenset[bytes]:
         """Of some keys those of tables whose files the kernel knows."""
-        objects, managing = self._history.objects, self._formats.managing
+        objects, managing = self._history.objects, self._formats.find_managing_format
         return frozenset(
             key
             for key, (before, after) in changes.items()
-            if (format_of := managing(content_of(objects, before if after is None else after))) is not None
+            if (format_of := managing(read_content(objects, before if after is None else after))) is not None
             and format_of.merges_objects_only
         )
 
@@ -299,14 +305,14 @@ class TransplantRequest(ThreeWayRequest):
         gathered: Intents = {}
         for further in commit.further_parents:
             if not self._is_in_target(further):  # or they were carried out there already
-                gathered |= intents_between(self._history, further, commit.parent)
+                gathered |= list_intents_between(self._history, further, commit.parent)
         gather_intents(self._history, commit, gathered)
         return gathered
 
     def _keep_intents(self, edit: Edit, gathered: Intents) -> None:
         """The new commit is no descendant of the old one, so it carries its intents itself."""
         for key, intents in gathered.items():
-            managing = self._formats.managing(edit.content(key))
+            managing = self._formats.find_managing_format(edit.find_content(key))
             if managing is None:
                 continue
             own_intents = intents_of_format(managing, intents)
@@ -315,7 +321,7 @@ class TransplantRequest(ThreeWayRequest):
             for intent in own_intents or ():
                 edit.add_intent(key, managing.name, intent)
 
-    def _describe(self, commit: CommitObject) -> CommitMeta:
+    def _describe_commit(self, commit: CommitObject) -> CommitMeta:
         return CommitMeta(
             message=self._meta.message or commit.message,
             authors=commit.authors,
@@ -332,7 +338,7 @@ def _check_contiguous(history: History, commits: tuple[ObjectId, ...]) -> None:
         raise InvalidRequest("no commits to transplant are given")
     before: ObjectId | None = None
     for commit_id in commits:
-        parent = history.commit(commit_id).parent
+        parent = history.read_commit(commit_id).parent
         if before is not None and parent != before:
             raise InvalidRequest(
                 f"the commits to transplant must be consecutive, oldest first: {commit_id.hex()[:8]} does "

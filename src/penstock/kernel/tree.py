@@ -18,7 +18,7 @@ from zlib import crc32
 
 from penstock.errors import Damaged
 from penstock.kernel.objects import Objects, PendingObjects
-from penstock.kernel.time_limits import step
+from penstock.kernel.time_limits import check_read_may_go_on
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
 
@@ -41,7 +41,7 @@ DIFF_MOST: Final = 16_384
 _Edit = tuple[bytes, Any]
 
 
-def get(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
+def find_value(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
     """The value of a key, ``None`` if it has none."""
     node = objects.get(root)
     while type(node) is Node:
@@ -57,13 +57,13 @@ def get(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
     return None
 
 
-def get_many(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> dict[bytes, Value]:
+def find_values(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> dict[bytes, Value]:
     """The values of those keys that have one, with one request a level for what is not in memory."""
-    warm(objects, root, keys)
-    return {key: value for key in keys if (value := get(objects, root, key)) is not None}
+    load_nodes(objects, root, keys)
+    return {key: value for key in keys if (value := find_value(objects, root, key)) is not None}
 
 
-def warm(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> None:
+def load_nodes(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> None:
     """Bring the paths to some keys into memory, with one request a level."""
     level: dict[ObjectId, Collection[bytes]] = {root: keys}
     while level:
@@ -79,11 +79,11 @@ def warm(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> None:
         level = below  # type: ignore[assignment]
 
 
-def scan(
+def scan_entries(
     objects: Objects, root: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> Iterator[tuple[bytes, Value]]:
     """The entries from ``start`` up to but without ``stop``, in the order of their keys."""
-    step()
+    check_read_may_go_on()
     node = objects.get(root)
     first = bisect_left(node.keys, start)
     if type(node) is Node:
@@ -93,7 +93,7 @@ def scan(
             block = node.children[first : min(first + ahead, last)]
             objects.get_many(block)
             for child in block:
-                yield from scan(objects, child, start, stop)
+                yield from scan_entries(objects, child, start, stop)
             first += len(block)
             ahead = min(ahead * 2, PREFETCH_MAX)
         return
@@ -105,14 +105,16 @@ Differing: TypeAlias = tuple[bytes, Value | None, Value | None]
 """A key, its value before and its value after."""
 
 
-def diff(
+def diff_trees(
     objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> dict[bytes, tuple[Value | None, Value | None]]:
     """What differs between two trees within a range: key → (value before, value after), sorted by key."""
-    return {key: (before, now) for key, before, now in differing(objects, before, after, start, stop)}
+    return {
+        key: (before, now) for key, before, now in iterate_differences(objects, before, after, start, stop)
+    }
 
 
-def differing(
+def iterate_differences(
     objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> Iterator[Differing]:
     """What differs between two trees within a range, in the order of keys.
@@ -121,7 +123,7 @@ def differing(
     keys have the same values. The cost is what changed, with one request a level; leaves are read as far as
     the differences are asked for.
     """
-    left, right = _Side(objects, before, start, stop), _Side(objects, after, start, stop)
+    left, right = _TreeSide(objects, before, start, stop), _TreeSide(objects, after, start, stop)
     while True:
         if left.level == right.level:
             for shared in left.ids.keys() & right.ids.keys():
@@ -131,8 +133,8 @@ def differing(
         top = max(left.level, right.level)
         for side in (left, right):
             if side.level == top:
-                side.descend()
-    return _compare_entries(left.entries(), right.entries())
+                side.descend_one_level()
+    return _compare_entries(left.list_entries(), right.list_entries())
 
 
 def _compare_entries(
@@ -154,7 +156,7 @@ def _compare_entries(
             old, new = next(before, None), next(after, None)
 
 
-class _Side:
+class _TreeSide:
     """One side of a diff: the nodes of one level that the other side does not have, with their last keys."""
 
     def __init__(self, objects: Objects, root: ObjectId, start: bytes, stop: bytes | None) -> None:
@@ -163,7 +165,7 @@ class _Side:
         self.ids: dict[ObjectId, bytes] = {root: top.keys[-1] if top.keys else b""}
         self.level = top.level if type(top) is Node else 0
 
-    def descend(self) -> None:
+    def descend_one_level(self) -> None:
         below: dict[ObjectId, bytes] = {}
         for node in self._objects.get_many(self.ids).values():
             first = bisect_left(node.keys, self._start)
@@ -172,7 +174,7 @@ class _Side:
         self.ids = below
         self.level -= 1
 
-    def entries(self) -> Iterator[tuple[bytes, Value]]:
+    def list_entries(self) -> Iterator[tuple[bytes, Value]]:
         """The entries of the leaves, in the order of keys; more leaves at once the further it goes."""
         leaves = sorted(self.ids, key=self.ids.__getitem__)
         start, ahead = 0, DIFF_FIRST
@@ -180,7 +182,7 @@ class _Side:
             block = leaves[start : start + ahead]
             nodes = self._objects.get_many(block)
             for node_id in block:
-                step()
+                check_read_may_go_on()
                 leaf = nodes[node_id]
                 first = bisect_left(leaf.keys, self._start)
                 last = len(leaf.keys) if self._stop is None else bisect_left(leaf.keys, self._stop)
@@ -193,7 +195,7 @@ def apply_changes(
 ) -> tuple[ObjectId, dict[ObjectId, bytes]]:
     """The root of a tree with some keys set or removed, and those nodes of it that are new."""
     pending = PendingObjects(objects)
-    new = update(pending, root, changes)
+    new = update_tree(pending, root, changes)
     needed: dict[ObjectId, bytes] = {}
     waiting = [new]
     while waiting:
@@ -207,7 +209,7 @@ def apply_changes(
     return new, needed
 
 
-def update(objects: PendingObjects, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
+def update_tree(objects: PendingObjects, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
     """The root of the tree with some keys set or, where the value is ``None``, removed.
 
     New nodes are added to ``objects``. Level by level, the nodes that an edit touches are cut anew, on to
@@ -216,29 +218,29 @@ def update(objects: PendingObjects, root: ObjectId, changes: Mapping[bytes, Valu
     if not changes:
         return root
     if len(changes) > 1:
-        warm(objects, root, changes.keys())
-    edits: list[_Edit] = sorted(changes.items(), key=_key_of)
+        load_nodes(objects, root, changes.keys())
+    edits: list[_Edit] = sorted(changes.items(), key=_get_key)
     node = objects.get(root)
     top = node.level if type(node) is Node else 0
     for level in range(top + 1):
-        edits = _rewrite(objects, root, level, edits)
+        edits = _rewrite_level(objects, root, level, edits)
         if not edits:
             return root
     tops: dict[bytes, ObjectId | None] = {node.keys[-1]: root} if node.keys else {}
     tops.update(edits)
-    nodes: list[_Edit] = [edit for edit in sorted(tops.items(), key=_key_of) if edit[1] is not None]
+    nodes: list[_Edit] = [edit for edit in sorted(tops.items(), key=_get_key) if edit[1] is not None]
     level = top
     while len(nodes) > 1:
         level += 1
-        nodes = _cut(objects, level, [key for key, _ in nodes], [child for _, child in nodes])
-    return _collapse(objects, nodes[0][1]) if nodes else EMPTY_ROOT
+        nodes = _cut_into_nodes(objects, level, [key for key, _ in nodes], [child for _, child in nodes])
+    return _collapse_root(objects, nodes[0][1]) if nodes else EMPTY_ROOT
 
 
-def _key_of(edit: _Edit) -> bytes:
+def _get_key(edit: _Edit) -> bytes:
     return edit[0]
 
 
-def _collapse(objects: Objects, root: ObjectId) -> ObjectId:
+def _collapse_root(objects: Objects, root: ObjectId) -> ObjectId:
     """A root with a single child gives way to it."""
     node = objects.get(root)
     while type(node) is Node and len(node.children) == 1:
@@ -247,12 +249,14 @@ def _collapse(objects: Objects, root: ObjectId) -> ObjectId:
     return root
 
 
-def _rewrite(objects: PendingObjects, root: ObjectId, level: int, edits: Sequence[_Edit]) -> list[_Edit]:
+def _rewrite_level(
+    objects: PendingObjects, root: ObjectId, level: int, edits: Sequence[_Edit]
+) -> list[_Edit]:
     """Apply edits to the nodes of one level, and return what that means for the level above."""
     above: dict[bytes, ObjectId | None] = {}
     position = 0
     while position < len(edits):
-        node_id, node, is_last = _seek(objects, root, level, edits[position][0])
+        node_id, node, is_last = _find_node(objects, root, level, edits[position][0])
         end = len(edits) if is_last else _find_edits_end(edits, position, node.keys[-1])
         replaced = _replace_values(objects, level, node_id, node, edits[position:end])
         if replaced is not None:
@@ -260,7 +264,7 @@ def _rewrite(objects: PendingObjects, root: ObjectId, level: int, edits: Sequenc
             position = end
         else:
             position = _rewrite_nodes_from(objects, root, level, edits, position, above)
-    return sorted(above.items(), key=_key_of)
+    return sorted(above.items(), key=_get_key)
 
 
 def _replace_values(
@@ -274,7 +278,7 @@ def _replace_values(
         if value is None or index == len(keys) or keys[index] != key:
             return None
         values[index] = value
-    new = _add(objects, level, keys, values)
+    new = _add_node(objects, level, keys, values)
     return {keys[-1]: new} if new != node_id else {}
 
 
@@ -295,7 +299,7 @@ def _rewrite_nodes_from(
     old: dict[bytes, ObjectId] = {}
     seek = edits[position][0]
     while True:
-        node_id, node, is_last = _seek(objects, root, level, seek)
+        node_id, node, is_last = _find_node(objects, root, level, seek)
         merged = dict(zip(node.keys, node.values if level == 0 else node.children, strict=True))
         end = len(edits) if is_last or not node.keys else _find_edits_end(edits, position, node.keys[-1])
         for key, value in edits[position:end]:
@@ -304,7 +308,7 @@ def _rewrite_nodes_from(
             else:
                 merged[key] = value
         position = end
-        for key, value in sorted(merged.items(), key=_key_of):
+        for key, value in sorted(merged.items(), key=_get_key):
             keys.append(key)
             values.append(value)
         if node.keys:
@@ -312,7 +316,7 @@ def _rewrite_nodes_from(
         if is_last or not keys or _is_node_end(level, keys):
             break
         seek = node.keys[-1] + b"\0"
-    new = dict(_cut(objects, level, keys, values))
+    new = dict(_cut_into_nodes(objects, level, keys, values))
     for key in old.keys() | new.keys():
         if old.get(key) != new.get(key):
             above[key] = new.get(key)
@@ -321,10 +325,10 @@ def _rewrite_nodes_from(
 
 def _find_edits_end(edits: Sequence[_Edit], start: int, last_key: bytes) -> int:
     """The position after the last edit whose key is not beyond ``last_key``."""
-    return bisect_left(edits, last_key + b"\0", lo=start, key=_key_of)
+    return bisect_left(edits, last_key + b"\0", lo=start, key=_get_key)
 
 
-def _seek(objects: Objects, root: ObjectId, level: int, key: bytes) -> tuple[ObjectId, Any, bool]:
+def _find_node(objects: Objects, root: ObjectId, level: int, key: bytes) -> tuple[ObjectId, Any, bool]:
     """The node of a level where a key belongs, and whether it is the last one of its level."""
     node_id, node, is_last = root, objects.get(root), True
     while type(node) is Node and node.level > level:
@@ -343,7 +347,7 @@ def _hash_key(key: bytes, level: int) -> int:
     return mixed ^ mixed >> 12
 
 
-def cuts(level: int, keys: Sequence[bytes]) -> Iterator[int]:
+def find_node_ends(level: int, keys: Sequence[bytes]) -> Iterator[int]:
     """The positions in a run of keys, which begins a node, after which a node ends."""
     least, most, below = LEAF_CUT if level == 0 else NODE_CUT
     count = 0
@@ -354,7 +358,7 @@ def cuts(level: int, keys: Sequence[bytes]) -> Iterator[int]:
             count = 0
 
 
-def first_cut(level: int, keys: Sequence[bytes]) -> int:
+def find_first_node_end(level: int, keys: Sequence[bytes]) -> int:
     """The first of ``cuts``; 0 if there is none. A check of a lake asks for it at every node."""
     least, most, below = LEAF_CUT if level == 0 else NODE_CUT
     seed = level * 0x9E3779B1 & 0xFFFFFFFF
@@ -369,27 +373,27 @@ def first_cut(level: int, keys: Sequence[bytes]) -> int:
 def _is_node_end(level: int, keys: Sequence[bytes]) -> bool:
     """Whether a node ends with the last of these keys."""
     last = 0
-    for position in cuts(level, keys):
+    for position in find_node_ends(level, keys):
         last = position
     return last == len(keys)
 
 
-def _cut(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> list[_Edit]:
+def _cut_into_nodes(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> list[_Edit]:
     """Cut entries into new nodes, and return the last key and the id of each."""
     nodes, start = [], 0
-    for end in (*cuts(level, keys), len(keys)):
+    for end in (*find_node_ends(level, keys), len(keys)):
         if start < end:
-            nodes.append((keys[end - 1], _add(objects, level, keys[start:end], values[start:end])))
+            nodes.append((keys[end - 1], _add_node(objects, level, keys[start:end], values[start:end])))
         start = end
     return nodes
 
 
-def _add(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> ObjectId:
-    packed, whole = pack(level, keys, values)
+def _add_node(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> ObjectId:
+    packed, whole = pack_node(level, keys, values)
     return objects.add_node(packed, whole)
 
 
-def pack(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf | Node]:
+def pack_node(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf | Node]:
     """A node's bytes, in which the prefix that all its keys share stands once, and its form in memory."""
     length = _shared_prefix_length(keys[0], keys[-1]) if keys else 0
     prefix = keys[0][:length] if keys else b""

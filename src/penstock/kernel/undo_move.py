@@ -23,11 +23,18 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_seal import KINDS, cancel, finish, reopen, seal, sealed_rows
-from penstock.kernel.records import rows_of_kind
+from penstock.kernel.lake_seal import (
+    KINDS,
+    cancel_seal,
+    finish_seal,
+    read_sealed_rows,
+    reopen_lake,
+    seal_lake,
+)
+from penstock.kernel.records import list_rows_of_kind
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.table_horizons import horizon_rows
-from penstock.kernel.tokens import token_rows
+from penstock.kernel.table_horizons import read_horizon_rows
+from penstock.kernel.tokens import read_token_rows
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import LogEntry
 from penstock.model.references import Event, Kind, Reference
@@ -37,7 +44,7 @@ NAMES_MAX: Final = 5
 """How many things that were written at the target a refusal names."""
 
 
-def take_back(
+def undo_lake_move(
     source: Kernel, target: Kernel, *, source_place: str, target_place: str, who: str, workers: Executor
 ) -> None:
     """Let a lake that has moved live at its source again. If it is interrupted, the same call goes on.
@@ -53,11 +60,11 @@ def take_back(
         if target_description.sealed is not None
         else f"{_undo_of(arrival)}{uuid4()}"
     )
-    for _ in seal(target, mark, source_place, who, workers):
+    for _ in seal_lake(target, mark, source_place, who, workers):
         pass
     written = [*_describe_written(source, target, arrival.copy)]
     if written:
-        cancel(target.store, target.settings)
+        cancel_seal(target.store, target.settings)
         more = f" and {len(written) - NAMES_MAX} more" if len(written) > NAMES_MAX else ""
         raise InvalidRequest(
             f"the move to {target_place} cannot be undone, because these were written there since: "
@@ -65,8 +72,8 @@ def take_back(
             f"with these changes: penstock move {target_place} PLACE",
             written=written,
         )
-    finish(target.store, target.settings, mark)
-    reopen(source.store, source.settings, arrival.copy)
+    finish_seal(target.store, target.settings, mark)
+    reopen_lake(source.store, source.settings, arrival.copy)
 
 
 def _undo_of(arrival: CopyArrival) -> str:
@@ -107,9 +114,9 @@ def _require_moved(
 
 def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str]:
     """What was written to the target since the lake arrived there, for people."""
-    sealed = {name: decode_reference_row(row) for name, row in sealed_rows(source, copy).items()}
+    sealed = {name: decode_reference_row(row) for name, row in read_sealed_rows(source, copy).items()}
     current = {
-        row.name: decode_reference_row(row) for kind in KINDS for row in rows_of_kind(target.store, kind)
+        row.name: decode_reference_row(row) for kind in KINDS for row in list_rows_of_kind(target.store, kind)
     }
     for name in sorted({*sealed, *current}):
         before, after = sealed.get(name), current.get(name)
@@ -118,9 +125,9 @@ def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str
     for kind, what in ((Kind.TRANSACTION, "an open transaction"), (Kind.JOB, "a job that runs")):
         if target.store.references(kind.value, limit=1):
             yield what
-    if _token_rows(source.store) != _token_rows(target.store):
+    if _read_token_rows(source.store) != _read_token_rows(target.store):
         yield "its tokens"
-    if {*horizon_rows(source.store)} != {*horizon_rows(target.store)}:
+    if {*read_horizon_rows(source.store)} != {*read_horizon_rows(target.store)}:
         yield "an erase"
     if _without_move_fields(read_description(source.store)) != _without_move_fields(
         read_description(target.store)
@@ -140,8 +147,8 @@ def _is_same(target: Kernel, before: Reference, after: Reference) -> bool:
     return msgspec.structs.replace(after, log=log, position=position) == before
 
 
-def _token_rows(store: Store) -> set[tuple[str, bytes]]:
-    return {(row.name, row.data) for row in token_rows(store)}
+def _read_token_rows(store: Store) -> set[tuple[str, bytes]]:
+    return {(row.name, row.data) for row in read_token_rows(store)}
 
 
 def _without_move_fields(lake: LakeDescription) -> LakeDescription:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from penstock.kernel.description import HistoryRule
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -106,10 +106,10 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests were applied by this change."""
 
     @classmethod
-    def of(cls, entry: LogEntry) -> LogLine:
+    def from_entry(cls, entry: LogEntry) -> LogLine:
         return cls(
             position=entry.position,
-            time=utc(entry.time_us),
+            time=to_utc_datetime(entry.time_us),
             event=entry.kind,
             name=entry.name,
             before=entry.before.hex(),

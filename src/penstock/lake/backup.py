@@ -25,21 +25,21 @@ from penstock.kernel.backup_points import (
     BackupElsewhere,
     BackupPoint,
     PointStore,
-    backups_elsewhere,
-    description_of,
+    read_backups_elsewhere,
+    read_lake_description,
     read_points,
+    read_rows_of_lake,
     require_backups,
-    rows_of,
     with_moved_roots,
 )
 from penstock.kernel.backup_registry import (
     complete_registration,
+    find_backups_elsewhere,
     register_backup,
-    registered_elsewhere,
     take_over_registration,
     unregister_backups,
 )
-from penstock.kernel.copy import CopyProgress, CopyResult, copy, silent, target_taken_error
+from penstock.kernel.copy import CopyProgress, CopyResult, copy_store, show_no_progress, target_taken_error
 from penstock.kernel.description import (
     CopyPhase,
     LakeDescription,
@@ -49,14 +49,14 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.fsck import CheckResult, Damage
-from penstock.kernel.lake_seal import finish, seal
+from penstock.kernel.lake_seal import finish_seal, seal_lake
 from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.objects import Objects
 from penstock.kernel.settings import Settings
 from penstock.lake.backup_files import (
     BackupFiles,
     RestoredFiles,
-    data_location,
+    find_data_location,
     no_room_error,
     require_data_location,
 )
@@ -70,18 +70,18 @@ from penstock.lake.copy import (
     require_own_store,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.missing_files import missing_files
+from penstock.lake.missing_files import list_missing_files
 from penstock.lake.notebook_progress import show_progress
 from penstock.lake.opener import is_remote, open_lake, open_or_make_store
-from penstock.model.clock import Clock, now_us, utc
+from penstock.model.clock import Clock, now_us, to_utc_datetime
 from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
-from penstock.stores import is_local, open_store, place_of
+from penstock.stores import get_place, is_local, open_store
 from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.urls import without_secrets
+from penstock.stores.urls import hide_secrets
 
 FILE_SUFFIX: Final = ".backup"
 """A path that ends so is one file; any other path is a directory."""
@@ -108,7 +108,7 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def moved_roots(self) -> tuple[MovedRoot, ...]:
         """Roots of the lake whose files lie elsewhere than where they were stored at first."""
-        return description_of(self.point).moved_roots
+        return read_lake_description(self.point).moved_roots
 
 
 class _Owner(Enum):
@@ -133,7 +133,7 @@ def backup_lake(
     keep_last: int | None = None,
     keep_days: float | None = None,
     data: bool = False,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     **opening: Unpack[OpenOptions],
 ) -> BackupResult:
     """Back up a lake in use, with references, history, hashes of tokens, expectations and settings.
@@ -159,12 +159,12 @@ def backup_lake(
                 "needs. With --no-register the lake is not changed, and keeps no files for the backup.",
                 url=lake.url,
             )
-        store = stack.enter_context(_backup_store(target, True, clock))
+        store = stack.enter_context(_open_or_make_backup_store(target, True, clock))
         if data:
-            require_data_location(store, _path_of(target))
-        files = stack.enter_context(_backup_files(store, target, lake.kernel.settings, progress, clock))
+            require_data_location(store, _find_local_path(target))
+        files = stack.enter_context(_open_backup_files(store, target, lake.kernel.settings, progress, clock))
         maker = BackupMaker(store, lake.kernel.settings, progress=progress, files=files)
-        return maker.make(
+        return maker.make_backup(
             lake.kernel,
             source_place=lake.url,
             register=register,
@@ -176,7 +176,7 @@ def backup_lake(
 
 def list_backups(target: Place, *, clock: Clock = now_us) -> list[BackupPoint]:
     """List the backups at a location, oldest first, including an incomplete one."""
-    with _backup_store(target, False, clock) as store:
+    with _open_or_make_backup_store(target, False, clock) as store:
         require_backups(store)
         return read_points(store)
 
@@ -209,11 +209,11 @@ def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
     """Remove backups with data from where the lake knows them to be."""
     try:
         with (
-            _backup_store(target, False, clock) as store,
-            _backup_files(store, target, lake.kernel.settings, silent, clock) as files,
+            _open_or_make_backup_store(target, False, clock) as store,
+            _open_backup_files(store, target, lake.kernel.settings, show_no_progress, clock) as files,
         ):
             maker = BackupMaker(store, lake.kernel.settings, files=files)
-            maker.expire(None, lambda points: [point for point in points if point.id in ids])
+            maker.remove_points(None, lambda points: [point for point in points if point.id in ids])
             store.scrub()
     except LakeNotFound:
         raise InvalidRequest(
@@ -232,7 +232,7 @@ def expire_backups(
     keep_last: int | None = None,
     keep_days: float | None = None,
     settings: Settings | None = None,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     clock: Clock = now_us,
 ) -> list[str]:
     """Remove backups from a location, by id or by a rule, with what only they need; returns the removed ones.
@@ -250,12 +250,12 @@ def expire_backups(
         return [point for point in points if point.id in wanted_ids]
 
     with ExitStack() as stack:
-        store = stack.enter_context(_backup_store(target, False, clock))
+        store = stack.enter_context(_open_or_make_backup_store(target, False, clock))
         lake = None if source is None else stack.enter_context(open_lake_at(source, None, settings, clock))
         own = settings or Settings()
-        files = stack.enter_context(_backup_files(store, target, own, progress, clock))
+        files = stack.enter_context(_open_backup_files(store, target, own, progress, clock))
         maker = BackupMaker(store, own, progress=progress, files=files)
-        expired = maker.expire(None if lake is None else lake.kernel, chosen)
+        expired = maker.remove_points(None if lake is None else lake.kernel, chosen)
         if ids:
             store.scrub()
         return expired
@@ -267,7 +267,7 @@ def verify_backup(
     at: str | None = None,
     *,
     settings: Settings | None = None,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     clock: Clock = now_us,
 ) -> CheckResult:
     """Verify a backup, by default the newest: it is restored in memory, and all of it is checked.
@@ -276,15 +276,15 @@ def verify_backup(
     """
     own = settings or Settings()
     with (
-        _backup_store(target, False, clock) as store,
-        _backup_files(store, target, own, progress, clock) as files,
+        _open_or_make_backup_store(target, False, clock) as store,
+        _open_backup_files(store, target, own, progress, clock) as files,
     ):
         require_backups(store)
         point = _choose_point(store, at)
         view = PointStore(store, point)
         with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
             checked = verify_kernel(lake.kernel, progress)
-        lost = [] if files is None else [Damage("a file", file) for file in files.missing_files(point)]
+        lost = [] if files is None else [Damage("a file", file) for file in files.find_missing_files(point)]
         return msgspec.structs.replace(checked, damages=(*checked.damages, *lost))
 
 
@@ -302,7 +302,7 @@ def restore_backup(
     source_is_gone: bool = False,
     allow_missing: bool = False,
     moved_roots: Mapping[str, str] | None = None,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     **opening: Unpack[OpenOptions],
 ) -> RestoredLake:
     """Restore a backup as a lake at an empty location: the newest one, or ``at`` an id or a time.
@@ -325,7 +325,7 @@ def restore_backup(
     if source is not None:
         require_own_store(source)
     with ExitStack() as stack:
-        store = stack.enter_context(_backup_store(backup, False, clock))
+        store = stack.enter_context(_open_or_make_backup_store(backup, False, clock))
         require_backups(store)
         point = _choose_point(store, at)
         place = stack.enter_context(open_target(target, clock))
@@ -334,7 +334,7 @@ def restore_backup(
         view = PointStore(store, point)
         if description is not None and (description.arrival is None or description.arrival.point != point.id):
             raise target_taken_error(
-                description, place_of(place)
+                description, get_place(place)
             )  # before files are put back, or a lake is sealed
         lake = stack.enter_context(
             open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
@@ -348,7 +348,7 @@ def restore_backup(
             or (own and owner is _Owner.LIVE)
             or (source_is_gone and owner is _Owner.UNKNOWN)
         )
-        files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
+        files = stack.enter_context(_open_backup_files(store, backup, lake.kernel.settings, progress, clock))
         was_restored = description is not None and _is_restored(description, point, is_to_own)
         put_back: RestoredFiles | None = None
         missing: list[str] = []
@@ -360,12 +360,12 @@ def restore_backup(
         owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
         if (own or source_is_gone) and not owns:
             raise _cannot_own_error(owner_place, owner)
-        others = [*backups_elsewhere(store, point)]
+        others = [*read_backups_elsewhere(store, point)]
         if owner is _Owner.SEALED:
-            others += _registered_at_source(point, owner_place, place_of(store), clock)
+            others += _registered_at_source(point, owner_place, get_place(store), clock)
         unregistered: tuple[str, ...] = ()
         if owns and owners is not None:  # before it takes writes
-            owners.note_owner(lake.id, place_of(place), clock())
+            owners.note_owner(lake.id, get_place(place), clock())
         if owns and description is not None and _is_restored(description, point, is_to_own=False):
             taken_over = _take_over(lake, place, point, description, tuple(missing))
             with open_lake_at(place, author, settings, clock) as restored:
@@ -373,19 +373,19 @@ def restore_backup(
             return msgspec.structs.replace(taken_over, put_back=put_back, unregistered=unregistered)
         notes = None if owns else owners
         if notes is not None:
-            notes.begin(lake.id, place_of(place), None if description is None else description.id)
-        copied = copy(
+            notes.note_begun_fork(lake.id, get_place(place), None if description is None else description.id)
+        copied = copy_store(
             lake.kernel,
             place,
-            source_place=place_of(store),
-            target_place=place_of(place),
+            source_place=get_place(store),
+            target_place=get_place(place),
             fork=not owns,
             point=point.id,
             who=lake.author,
             progress=progress,
         )
         if notes is not None:
-            notes.complete(lake.id, place_of(place), copied.id, clock())
+            notes.note_complete_fork(lake.id, get_place(place), copied.id, clock())
         if owns:
             with open_lake_at(place, author, settings, clock) as restored:
                 unregistered = _register_again(restored, store, others)
@@ -411,8 +411,8 @@ def _restore_files(
     if is_to_own and files is not None and point.data is not None:
         if point.data.missing and not allow_missing:
             raise _files_gone_error(point, point.data.missing, is_to_own)
-        put_back = files.put_back(point)
-    missing = [str(file) for file in missing_files(lake)]
+        put_back = files.restore_files(point)
+    missing = [str(file) for file in list_missing_files(lake)]
     if missing and not allow_missing:
         raise _files_gone_error(point, missing, is_to_own)
     return put_back, missing
@@ -428,16 +428,16 @@ def _with_moved_roots(
     mapped = with_moved_roots(point, roots.items())
     if description is None or description.arrival is None or description.arrival.point != point.id:
         return mapped
-    if roots and description_of(mapped).moved_roots != description.moved_roots:
+    if roots and read_lake_description(mapped).moved_roots != description.moved_roots:
         raise InvalidRequest(
             "the lake that is already restored there has other mapped roots: repeat the command with the "
             "same --map, and change them afterwards with 'penstock root map'",
             moved_roots=[[root.old, root.new] for root in description.moved_roots],
         )
     lake = msgspec.structs.replace(
-        description_of(point),
+        read_lake_description(point),
         moved_roots=description.moved_roots,
-        format_version=max(description_of(point).format_version, description.format_version),
+        format_version=max(read_lake_description(point).format_version, description.format_version),
     )
     return msgspec.structs.replace(point, description=encode(lake))
 
@@ -455,14 +455,15 @@ def _files_gone_error(point: BackupPoint, missing: Sequence[str], is_to_own: boo
             "restored without them."
         )
     return InvalidRequest(
-        f"the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC needs files of tables that are gone; "
+        f"the backup of {to_utc_datetime(point.created_us):%Y-%m-%d %H:%M:%S} UTC "
+        "needs files of tables that are gone; "
         f"no lake was created:\n  {listing}\n  {way_out}",
         missing=[*missing],
     )
 
 
 def _cannot_own_error(place: Place, owner: _Owner) -> InvalidRequest:
-    where = place_of(place) if isinstance(place, Store) else os.fspath(place)
+    where = get_place(place) if isinstance(place, Store) else os.fspath(place)
     message = f"the backed-up lake at {where} still accepts writes: --own makes it read-only"
     if owner is _Owner.UNKNOWN:
         message = (
@@ -497,7 +498,7 @@ def _take_over(
     copied = CopyResult(
         id=lake.id,
         source=arrival.source,
-        target=place_of(store),
+        target=get_place(store),
         is_fork=False,
         references=arrival.references,
         commits=arrival.commits,
@@ -519,8 +520,8 @@ def _registered_at_source(
             store = open_store(os.fspath(source), False, clock)
             stack.callback(store.close)
         lake = find_description(store)
-        is_source = lake is not None and lake.id == description_of(point).id
-        return registered_elsewhere(lake, Objects(store), target) if lake is not None and is_source else []
+        is_source = lake is not None and lake.id == read_lake_description(point).id
+        return find_backups_elsewhere(lake, Objects(store), target) if lake is not None and is_source else []
 
 
 def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhere]) -> tuple[str, ...]:
@@ -531,8 +532,8 @@ def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhe
     registered_ids = {backup.id for backup in read_description(restored.kernel.store).backups}
     for point in read_points(store):
         if point.is_complete and point.id not in registered_ids:
-            rows = rows_of(store, point)
-            target = place_of(store)
+            rows = read_rows_of_lake(store, point)
+            target = get_place(store)
             has_data = point.data is not None
             register_backup(restored.kernel, point.id, target, point.created_us, rows, has_data=has_data)
             complete_registration(restored.kernel, point)
@@ -559,7 +560,7 @@ def _find_owner(
     ``later`` are places to which it was moved or restored. If it comes back to the very place where it was,
     it is not elsewhere, unless it is at one of these.
     """
-    here, where = place_of(target), point.source
+    here, where = get_place(target), point.source
     found_owner = _FoundOwner(_Owner.GONE, where)
     if source is not None or where != here or where.startswith("memory:"):
         found_owner = _look_for_owner(point, here, source, where, clock)
@@ -581,7 +582,7 @@ def _look_for_owner(
 
     That there is no directory on this machine says nothing: the backup may be of another machine.
     """
-    lake_id = description_of(point).id
+    lake_id = read_lake_description(point).id
     seen: set[str] = set()
     description: LakeDescription | None = None
     while True:
@@ -629,21 +630,21 @@ def _seal_source(
         open_lake_at(source, who, settings, clock) as lake,
         ThreadPoolExecutor(WORKERS) as workers,
     ):
-        for _ in seal(lake.kernel, mark, place_of(target), who, workers):
+        for _ in seal_lake(lake.kernel, mark, get_place(target), who, workers):
             pass
-        finish(lake.kernel.store, lake.kernel.settings, mark)
+        finish_seal(lake.kernel.store, lake.kernel.settings, mark)
 
 
 # -- places ------------------------------------------------------------------------------------------------
 
 
-def _path_of(place: Place) -> str | None:
+def _find_local_path(place: Place) -> str | None:
     return None if isinstance(place, Store) else os.fspath(place)
 
 
 def _require_room_for_data(target: Place) -> None:
     """``InvalidRequest`` before anything is made at a target that cannot hold files of tables."""
-    where = _path_of(target)
+    where = _find_local_path(target)
     if where is None or is_remote(where):
         return
     scheme, has_scheme, _ = where.partition("://")
@@ -653,16 +654,16 @@ def _require_room_for_data(target: Place) -> None:
     else:
         has_room = scheme in (*SCHEMES, "file", "rocksdb")
     if not has_room:
-        raise no_room_error(without_secrets(where) if has_scheme else where)
+        raise no_room_error(hide_secrets(where) if has_scheme else where)
 
 
 @contextmanager
-def _backup_files(
+def _open_backup_files(
     store: Store, target: Place, settings: Settings, progress: CopyProgress, clock: Clock
 ) -> Iterator[BackupFiles | None]:
     """The files of tables that a store of backups has beside it; none where it has no room for files."""
-    address = _path_of(target)
-    location = data_location(store, address)
+    address = _find_local_path(target)
+    location = find_data_location(store, address)
     if location is None:
         yield None
         return
@@ -678,7 +679,7 @@ def _is_one_file(path: Path) -> bool:
 
 
 @contextmanager
-def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
+def _open_or_make_backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
     """The store of backups at a place, which is made if that is wanted."""
     if isinstance(place, Store):
         yield place
@@ -714,7 +715,7 @@ def _choose_point(store: Store, at: str | None) -> BackupPoint:
     """The complete point with an id, or the newest one before a time, or the newest."""
     points = [point for point in read_points(store) if point.is_complete]
     if not points:
-        raise LakeNotFound(f"there is no complete backup at {place_of(store)}", url=store.url)
+        raise LakeNotFound(f"there is no complete backup at {get_place(store)}", url=store.url)
     if at is None:
         return points[-1]
     if at in {point.id for point in points} or any(point.id.startswith(at) for point in points):
@@ -723,14 +724,14 @@ def _choose_point(store: Store, at: str | None) -> BackupPoint:
     try:
         when = datetime.fromisoformat(at)
     except ValueError:
-        raise InvalidRequest(f"'{at}' is neither a backup at {place_of(store)} nor a time") from None
+        raise InvalidRequest(f"'{at}' is neither a backup at {get_place(store)} nor a time") from None
     when = when.astimezone() if when.tzinfo is None else when
-    before = [point for point in points if utc(point.created_us) <= when]
+    before = [point for point in points if to_utc_datetime(point.created_us) <= when]
     if not before:
-        first = utc(points[0].created_us)
+        first = to_utc_datetime(points[0].created_us)
         raise InvalidRequest(
             "there is no backup from before that time: the oldest "
-            f"backup at {place_of(store)} is of {first:%Y-%m-%d %H:%M:%S} UTC"
+            f"backup at {get_place(store)} is of {first:%Y-%m-%d %H:%M:%S} UTC"
         )
     return before[-1]
 

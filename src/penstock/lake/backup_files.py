@@ -36,18 +36,18 @@ from penstock.kernel.backup_data import (
     BackupFolder,
     encode_folder,
     encode_folders,
-    files_of,
-    folders_of,
     list_segments,
+    read_backup_folders,
     read_files,
+    read_folder_files,
 )
-from penstock.kernel.backup_points import BackupPoint, PointStore, description_of, read_points
-from penstock.kernel.copy import CopyProgress, silent
+from penstock.kernel.backup_points import BackupPoint, PointStore, read_lake_description, read_points
+from penstock.kernel.copy import CopyProgress, show_no_progress
 from penstock.kernel.settings import Settings
 from penstock.kernel.time_limits import WriteRetries
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.missing_files import missing_files
+from penstock.lake.missing_files import list_missing_files
 from penstock.lake.needed_files import NeededFiles
 from penstock.lake.opener import open_lake
 from penstock.model.clock import Clock
@@ -57,10 +57,10 @@ from penstock.storage.buckets import Bucket, BucketEntry
 from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Place, Places
 from penstock.storage.remote import SCHEMES, RemoteBucket
-from penstock.stores import DATABASE_FILE, place_of
-from penstock.stores.lake_directory import directory_of
+from penstock.stores import DATABASE_FILE, get_place
+from penstock.stores.lake_directory import find_directory
 from penstock.stores.port import Store
-from penstock.stores.urls import options
+from penstock.stores.urls import parse_options
 
 DATA: Final = "data"
 """Below a place of backups."""
@@ -80,7 +80,7 @@ NAMES_MAX: Final = 1_000_000
 READABLE_CHARS: Final = 60
 
 _FOLDER: Final = re.compile(r"[0-9a-f]{16}_[A-Za-z0-9._-]+")
-"""How ``folder_name`` names folders. Others below ``data/`` belong to somebody else."""
+"""How ``make_folder_name`` names folders. Others below ``data/`` belong to somebody else."""
 
 T = TypeVar("T")
 Put = Callable[[dict[ObjectId, bytes]], None]
@@ -103,25 +103,25 @@ class RestoredFiles(NamedTuple):
     size_bytes: int
 
 
-def data_location(store: Store, address: str | None = None) -> str | None:
+def find_data_location(store: Store, address: str | None = None) -> str | None:
     """Where a store of backups has the files of tables, beside its own; ``None`` if it has no room for files:
     a database elsewhere, or one file."""
     url = address or store.url
     scheme = url.partition("://")[0] if "://" in url else "sqlite"
     if scheme in SCHEMES:
-        return f"{place_of(store).partition('?')[0].rstrip('/')}/{DATA}"
+        return f"{get_place(store).partition('?')[0].rstrip('/')}/{DATA}"
     if scheme not in ("sqlite", "file", "rocksdb"):
         return None
     if scheme == "sqlite" and not store.url.endswith(f"/{DATABASE_FILE}"):
         return None
-    return str(directory_of(store.url)[1] / DATA)
+    return str(find_directory(store.url)[1] / DATA)
 
 
 def require_data_location(store: Store, address: str | None) -> str:
     """The same; ``InvalidRequest`` if there is none."""
-    location = data_location(store, address)
+    location = find_data_location(store, address)
     if location is None:
-        raise no_room_error(place_of(store))
+        raise no_room_error(get_place(store))
     return location
 
 
@@ -143,7 +143,7 @@ class _TargetPlaces(Places):
     def open_bucket(self, scheme: str, bucket: str) -> Bucket:
         if "?" not in self._address:
             return super().open_bucket(scheme, bucket)
-        given_options = options(self._address, "endpoint", "region")
+        given_options = parse_options(self._address, "endpoint", "region")
         return RemoteBucket(
             f"{scheme}://{bucket}",
             scheme,
@@ -164,7 +164,7 @@ class BackupFiles:
         clock: Clock,
         *,
         address: str | None = None,
-        progress: CopyProgress = silent,
+        progress: CopyProgress = show_no_progress,
     ) -> None:
         self._store, self._location, self._settings, self._clock = store, location, settings, clock
         self._progress = progress
@@ -179,8 +179,8 @@ class BackupFiles:
 
     def list_files(self, point: BackupPoint, put: Put) -> BackupData:
         # Of what an earlier try was to copy, and has not, all must be there still.
-        before = folders_of(self._store, point)
-        with self._lake_at(point) as lake:
+        before = read_backup_folders(self._store, point)
+        with self._open_lake_at(point) as lake:
             places = _require_embedded(lake).places
 
             def lost(folder: NeededFolder) -> Iterator[NeededFile]:
@@ -191,7 +191,7 @@ class BackupFiles:
                         ]
                         yield from _find_missing(places, backup_folder, lacking)
 
-            listed, lost_files = self._list(lake, put, lost)
+            listed, lost_files = self._list_needed(lake, put, lost)
         if lost_files:
             raise _went_away_error(lost_files)
         return listed
@@ -200,7 +200,7 @@ class BackupFiles:
         data = point.data or BackupData()
         new_files, new_bytes = data.new_files, data.new_bytes
         lost_files: list[NeededFile] = []
-        with self._lake_at(point) as lake:
+        with self._open_lake_at(point) as lake:
             places = _require_embedded(lake).places
 
             def lost(folder: NeededFolder) -> Iterator[NeededFile]:
@@ -209,18 +209,18 @@ class BackupFiles:
                         yield from _find_missing(places, needed.folder, [needed.file])
 
             for _ in range(LOOKS_MAX):
-                files, size, lost_files = self._copy(point, data, places, keep_alone)
+                files, size, lost_files = self._copy_missing_files(point, data, places, keep_alone)
                 new_files, new_bytes = new_files + files, new_bytes + size
                 if not lost_files:
                     return msgspec.structs.replace(data, new_files=new_files, new_bytes=new_bytes)
                 # Something may have taken the place of what is gone: a log that was published, a checkpoint.
-                data, needed = self._list(lake, put, lost)
+                data, needed = self._list_needed(lake, put, lost)
                 point = msgspec.structs.replace(point, data=data)
                 if needed:
                     break
         raise _went_away_error(lost_files)
 
-    def _list(
+    def _list_needed(
         self, lake: Lake, put: Put, lost: Callable[[NeededFolder], Iterable[NeededFile]]
     ) -> tuple[BackupData, list[NeededFile]]:
         """List what is needed, folder by folder; also what ``lost`` finds of each: needed files that are
@@ -229,10 +229,10 @@ class BackupFiles:
         needed = NeededFiles(
             _require_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0)
         )
-        for needed_folder in needed.folders():
+        for needed_folder in needed.list_needed_folders():
             for segment in list_segments(_list_needed_files(needed_folder)):
                 folder, blobs = encode_folder(
-                    needed_folder.location, folder_name(needed_folder.location), segment
+                    needed_folder.location, make_folder_name(needed_folder.location), segment
                 )
                 put(blobs)
                 folders.append(folder)
@@ -240,7 +240,7 @@ class BackupFiles:
         listed, blobs = encode_folders(folders)
         put(blobs)
         # After the files were listed: what goes in between is in the list, and is missed when it is copied.
-        missing = [*needed.problems, *(str(file) for file in missing_files(lake))]
+        missing = [*needed.problems, *(str(file) for file in list_missing_files(lake))]
         data = BackupData(
             folders=listed,
             files=sum(folder.count for folder in folders),
@@ -249,7 +249,7 @@ class BackupFiles:
         )
         return data, lost_files
 
-    def _copy(
+    def _copy_missing_files(
         self, point: BackupPoint, data: BackupData, places: Places, keep_alone: Callable[[], None]
     ) -> tuple[int, int, list[NeededFile]]:
         """Copy what is not there: how many files, of how many bytes, and which of them are gone."""
@@ -257,8 +257,8 @@ class BackupFiles:
         self._done_bytes, self._all_bytes = 0, data.size_bytes
         count, size, lost = 0, 0, list[NeededFile]()
         with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
-            for folder in folders_of(self._store, point):
-                source, target = places.at(folder.location), self._open_folder(folder)
+            for folder in read_backup_folders(self._store, point):
+                source, target = places.open_place(folder.location), self._open_folder(folder)
                 files = self._find_lacking(folder)
                 self._count_copied(folder.size_bytes - sum(file.size for file in files))
                 for some in _split_items(files):
@@ -279,7 +279,7 @@ class BackupFiles:
 
     def _find_lacking(self, folder: BackupFolder) -> list[BackupFile]:
         """The files of a list that are not at the place of backups, or have another size."""
-        files = files_of(self._store, folder)
+        files = read_folder_files(self._store, folder)
         sizes = self._list_sizes(folder, files)
         return [file for file in files if sizes.get(file.stored_as) != file.size]
 
@@ -287,7 +287,7 @@ class BackupFiles:
         return self._open_folder(folder).sizes_in_order([file.stored_as for file in files])
 
     def _open_folder(self, folder: BackupFolder) -> Place:
-        return self._places.at(f"{self._location}/{folder.folder}")
+        return self._places.open_place(f"{self._location}/{folder.folder}")
 
     def _back_up_file(self, source: Place, target: Place, file: BackupFile) -> bool:
         """Copy a file from the lake's storage; whether it is there, and is the one that was listed."""
@@ -296,7 +296,7 @@ class BackupFiles:
             if not file.tag:
                 return True
             entry = source.look(file.name)
-            return entry is not None and file_tag(entry) == file.tag
+            return entry is not None and make_file_tag(entry) == file.tag
 
         def carry() -> bool:
             if not _copy_file(source, file.name, target, file.stored_as, file.size, self._count_copied):
@@ -306,7 +306,7 @@ class BackupFiles:
             target.delete([file.stored_as])  # another file has its name by now
             return False
 
-        return self._retry(carry)
+        return self._retry_while_unavailable(carry)
 
     def _count_copied(self, size: int) -> None:
         with self._lock:
@@ -315,9 +315,9 @@ class BackupFiles:
 
     # -- proving and removing --------------------------------------------------------------------------------
 
-    def missing_files(self, point: BackupPoint) -> Iterator[str]:
-        for folder in folders_of(self._store, point):
-            files = files_of(self._store, folder)
+    def find_missing_files(self, point: BackupPoint) -> Iterator[str]:
+        for folder in read_backup_folders(self._store, point):
+            files = read_folder_files(self._store, folder)
             sizes = self._list_sizes(folder, files)
             for file in files:
                 size = sizes.get(file.stored_as)
@@ -328,17 +328,17 @@ class BackupFiles:
     def sweep_files(self, keep_alone: Callable[[], None]) -> None:
         needed: dict[str, dict[Large, int]] = {}
         for point in read_points(self._store):
-            for folder in folders_of(self._store, point):
+            for folder in read_backup_folders(self._store, point):
                 needed.setdefault(folder.folder, {})[folder.files] = folder.count
-        root = self._places.at(self._location)
+        root = self._places.open_place(self._location)
         for name in [*root.folders()]:
             if _FOLDER.fullmatch(name) is None:
                 continue
-            place, lists = self._places.at(f"{self._location}/{name}"), needed.get(name, {})
+            place, lists = self._places.open_place(f"{self._location}/{name}"), needed.get(name, {})
             has_removed = False
             for some in _split_into_portions(self._find_unneeded(place, lists), DELETE_MAX):
                 keep_alone()
-                self._retry(partial(_delete, place, some))
+                self._retry_while_unavailable(partial(_delete_files, place, some))
                 self._progress("removing files", len(some), 0)
                 has_removed = True
             place.tidy(self._clock())  # pieces of files that a kill left
@@ -365,15 +365,15 @@ class BackupFiles:
 
     # -- putting back ----------------------------------------------------------------------------------------
 
-    def put_back(self, point: BackupPoint) -> RestoredFiles:
+    def restore_files(self, point: BackupPoint) -> RestoredFiles:
         """Write the files of a point that are gone to where they were, or to where the roots of the lake were
         moved. What is there is left as it is.
 
         ``Damaged`` if the place of backups lacks one; ``InvalidRequest`` if another file is in the place of
         one, by its size: nothing was written then.
         """
-        source_places = Places(MovedRoots(description_of(point).moved_roots))
-        folders = folders_of(self._store, point)
+        source_places = Places(MovedRoots(read_lake_description(point).moved_roots))
+        folders = read_backup_folders(self._store, point)
         try:
             count = self._all_bytes = self._done_bytes = 0
             lacking: list[str] = []
@@ -392,7 +392,7 @@ class BackupFiles:
                 )
             with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
                 for folder in folders:
-                    place, source = source_places.at(folder.location), self._open_folder(folder)
+                    place, source = source_places.open_place(folder.location), self._open_folder(folder)
                     for some in _split_items(self._find_gone(source_places, folder)):
                         [*workers.map(partial(self._copy_back, source, place), some)]
             return RestoredFiles(count, self._all_bytes)
@@ -400,8 +400,8 @@ class BackupFiles:
             source_places.close()
 
     def _find_gone(self, places: Places, folder: BackupFolder) -> list[BackupFile]:
-        files = files_of(self._store, folder)
-        sizes = places.at(folder.location).sizes_in_order([file.name for file in files])
+        files = read_folder_files(self._store, folder)
+        sizes = places.open_place(folder.location).sizes_in_order([file.name for file in files])
         others = [file for file in files if not file.tag and sizes.get(file.name, file.size) != file.size]
         if others:
             raise InvalidRequest(
@@ -425,12 +425,12 @@ class BackupFiles:
                     f"{source.url}/{file.stored_as} is missing from the backup, or has another size"
                 )
 
-        self._retry(copy_file)
+        self._retry_while_unavailable(copy_file)
 
     # -- means -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _lake_at(self, point: BackupPoint) -> Iterator[Lake]:
+    def _open_lake_at(self, point: BackupPoint) -> Iterator[Lake]:
         """The lake as a point has it, over its own storage. What it left behind is not kept for the point."""
         settings = msgspec.structs.replace(
             self._settings, grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True
@@ -442,7 +442,7 @@ class BackupFiles:
         finally:
             lake.close()
 
-    def _retry(self, work: Callable[[], T]) -> T:
+    def _retry_while_unavailable(self, work: Callable[[], T]) -> T:
         """Do something that may be done again, and again where storage does not answer for a moment."""
         tries: WriteRetries | None = None
         while True:
@@ -450,7 +450,7 @@ class BackupFiles:
                 return work()
             except (Unavailable, OutcomeUnknown) as problem:
                 tries = tries or WriteRetries(self._settings)  # a large file may have taken long until then
-                tries.again(problem)
+                tries.wait_for_next_try(problem)
 
 
 def _went_away_error(lost: Sequence[NeededFile]) -> Damaged:
@@ -469,13 +469,13 @@ def _require_embedded(lake: Lake) -> Embedded:
     return catalogue
 
 
-def folder_name(location: str) -> str:
+def make_folder_name(location: str) -> str:
     """The name of a folder of the lake's storage in a backup: never that of another, and readable."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", location.rpartition("/")[2])[:READABLE_CHARS].strip("-.")
     return f"{blake2b(location.encode(), digest_size=8).hexdigest()}_{readable or 'files'}"
 
 
-def file_tag(entry: BucketEntry) -> str:
+def make_file_tag(entry: BucketEntry) -> str:
     """Tells a file from others that had its name before, or will have it.
 
     Storage may tell more in one answer than in another, such as a version: so only what all have counts.
@@ -485,12 +485,12 @@ def file_tag(entry: BucketEntry) -> str:
 
 def _list_needed_files(folder: NeededFolder) -> Iterator[BackupFile]:
     for entry in folder.files():
-        yield BackupFile(entry.key, entry.size, "" if folder.is_unique(entry.key) else file_tag(entry))
+        yield BackupFile(entry.key, entry.size, "" if folder.is_unique(entry.key) else make_file_tag(entry))
 
 
 def _find_missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[NeededFile]:
     """Those of some files that are not in the lake's storage."""
-    sizes = places.at(folder.location).sizes_in_order([file.name for file in files])
+    sizes = places.open_place(folder.location).sizes_in_order([file.name for file in files])
     return (NeededFile(folder, file) for file in files if file.name not in sizes)
 
 
@@ -531,7 +531,7 @@ class _TruncatedFile(Exception):
     """A file ended before it should have."""
 
 
-def _delete(place: Place, names: Sequence[str]) -> None:
+def _delete_files(place: Place, names: Sequence[str]) -> None:
     place.delete(names)
 
 

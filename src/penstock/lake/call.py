@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, Type
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.clock import microseconds
+from penstock.model.clock import to_microseconds
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
@@ -51,7 +51,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     path: ClassVar[str]
     answer: ClassVar[Any]
     retry: ClassVar[RetrySafety]
-    """A ``GET`` is a read; every other call says it. See ``retry_of``."""
+    """A ``GET`` is a read; every other call says it. See ``retry_safety_of``."""
     makes_lake: ClassVar[bool]
     """Whether it brings something into the lake, so that one is made for it where there is none yet. No
     ``GET`` does; every other call says it. See ``adds``."""
@@ -75,21 +75,21 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
         if hasattr(cls, "path"):  # others are bases of calls, or do not travel
             _check_class(cls)
 
-    def adds(self) -> bool:
+    def adds_anything(self) -> bool:
         """Whether it adds anything. What only removes makes no lake: one that is not there cannot have it."""
         return True
 
     def check_sendable(self) -> None:
         """Raise what the lake itself would raise for values that cannot be sent, where that is known."""
 
-    def look_before(self, ask: Ask) -> Any:  # noqa: ARG002
+    def look_up_before(self, ask: Ask) -> Any:  # noqa: ARG002
         """What the answer needs that no repetition could find out any more; asked before it is first sent."""
         return None
 
-    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> R:  # noqa: ARG002
+    def answer_if_done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> R:  # noqa: ARG002
         """The answer if a repetition was refused because an earlier try did it; raises ``refused`` if not.
 
-        ``seen`` is what ``look_before`` gave. For a call without an idempotency key.
+        ``seen`` is what ``look_up_before`` gave. For a call without an idempotency key.
         """
         raise refused
 
@@ -111,7 +111,7 @@ class WriteCall(Call[R], frozen=True, kw_only=True):
     """Fields that do not make it another request, beside those that all writes have. As a rule the branch:
     each branch has keys of its own."""
     revisions: ClassVar[tuple[str, ...]]
-    """Fields that name revisions which decide what it comes to. See ``named_revisions``."""
+    """Fields that name revisions which decide what it comes to. See ``list_named_revisions``."""
 
     idempotency_key: str | None = None
     """The same request under the same key is done once. A remote client makes one if it is not given."""
@@ -139,13 +139,13 @@ class WriteCall(Call[R], frozen=True, kw_only=True):
         """Whether its handler answers a repetition, which it may refuse although the first try landed."""
         return False
 
-    def named_revisions(self) -> Iterator[str]:
+    def list_named_revisions(self) -> Iterator[str]:
         """The revisions that decide what it comes to, as far as they are given."""
         for field in self.revisions:
             if (revision := getattr(self, field)) is not None:
                 yield revision
 
-    def unhashed_values(self) -> dict[str, Any]:
+    def replace_unhashed_values(self) -> dict[str, Any]:
         """What takes the place of fields that do not make it another request."""
         return {"who": "", "idempotency_key": None, **dict.fromkeys(self.unhashed)}
 
@@ -154,7 +154,7 @@ class WriteCall(Call[R], frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-def retry_of(call: Call[Any]) -> RetrySafety:
+def retry_safety_of(call: Call[Any]) -> RetrySafety:
     """What it means to send this call again: a dry run changes nothing."""
     return RetrySafety.READ if getattr(call, "dry_run", False) else call.retry
 
@@ -277,7 +277,7 @@ def commit_meta(description: CommitDescription, who: str, message: str) -> Commi
         authors=description.authors if description.authors is not None else ((who,) if who else ()),
         author_time_us=description.author_time_us
         if description.author_time is None
-        else microseconds(description.author_time),
+        else to_microseconds(description.author_time),
         signed_off_by=description.signed_off_by,
         properties=description.properties,
         committer=who,
@@ -285,7 +285,7 @@ def commit_meta(description: CommitDescription, who: str, message: str) -> Commi
     )
 
 
-def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
+def take_first(items: Iterable[T], limit: int | None) -> Iterator[T]:
     if limit is not None and limit < 0:
         raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
     return islice(items, limit)
@@ -325,10 +325,10 @@ def request_digest(call: WriteCall[Any]) -> bytes:
     if call.asked is not None:
         return call.asked
     try:
-        replaced = call.unhashed_values()
+        replaced = call.replace_unhashed_values()
         if isinstance(said := getattr(call, "said", None), CommitDescription):
             replaced["said"] = _FirstCommitDescription(message=said.message, properties=said.properties)
         plain = msgspec.structs.replace(call, **replaced)
-        return object_id(encode((type(call).__name__, plain)))
+        return hash_object(encode((type(call).__name__, plain)))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
         raise InvalidRequest(f"invalid request: {problem}") from None

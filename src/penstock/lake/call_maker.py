@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import About
 from penstock.lake.call import Call
 
@@ -20,7 +20,7 @@ class CallMaker(ABC):
     author: str
 
     @abstractmethod
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         """Run a call."""
 
     @abstractmethod

@@ -31,9 +31,9 @@ from penstock.lake.call import (
     RetrySafety,
     WriteCall,
     describe_commit,
-    retry_of,
+    retry_safety_of,
 )
-from penstock.lake.plugins import plugin_types
+from penstock.lake.plugins import list_plugin_types
 from penstock.lake.read_calls import (
     Compare,
     CountRequests,
@@ -56,7 +56,7 @@ from penstock.lake.read_calls import (
     Resolve,
     SearchLog,
 )
-from penstock.lake.recovered_answers import landed_commit, left_reference
+from penstock.lake.recovered_answers import find_reference_after_write, landed_commit
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import Commit
 from penstock.model.content import encode_content
@@ -67,7 +67,7 @@ from penstock.model.names import check_name
 from penstock.model.operations import Change, Operation, Put
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Grant, Token
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 __all__ = [
     "CALLS",
@@ -99,7 +99,7 @@ __all__ = [
     "SearchLog",
     "WriteCall",
     "describe_commit",
-    "retry_of",
+    "retry_safety_of",
 ]
 """Beside the calls that are defined here: what all share, from ``call``, and the reads of ``read_calls``."""
 
@@ -122,16 +122,18 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     remove: tuple[str, ...] = ()
     """Roots that were added before."""
 
-    def adds(self) -> bool:
+    def adds_anything(self) -> bool:
         return bool(self.add)
 
-    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> About:  # noqa: ARG002
+    def answer_if_done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> About:  # noqa: ARG002
         """What is no root any more cannot be removed again."""
         if not isinstance(refused, InvalidRequest):
             raise refused
         about: About = ask(GetAbout())
         roots = set(about.roots)
-        if roots.issuperset(map(normalise, self.add)) and roots.isdisjoint(map(normalise, self.remove)):
+        if roots.issuperset(map(normalise_location, self.add)) and roots.isdisjoint(
+            map(normalise_location, self.remove)
+        ):
             return about
         raise refused
 
@@ -153,7 +155,7 @@ class PutSetting(Call[str | None], frozen=True, kw_only=True):
     value: str | None = None
     """`null` removes the setting."""
 
-    def adds(self) -> bool:
+    def adds_anything(self) -> bool:
         return self.value is not None
 
 
@@ -325,13 +327,13 @@ class RevokeToken(Call[Token], frozen=True, kw_only=True):
 
     id: str
 
-    def look_before(self, ask: Ask) -> Token | None:
+    def look_up_before(self, ask: Ask) -> Token | None:
         try:
             return next((token for token in ask(ListTokens()) if token.id == self.id), None)
         except RequestError:
             return None  # the call itself will say what is wrong
 
-    def done_before(self, ask: Ask, refused: PenstockError, seen: Token | None) -> Token:  # noqa: ARG002
+    def answer_if_done_before(self, ask: Ask, refused: PenstockError, seen: Token | None) -> Token:  # noqa: ARG002
         if seen is None or not isinstance(refused, TokenNotFound):
             raise refused
         return seen
@@ -360,7 +362,7 @@ class CreateReference(WriteCall[Reference], frozen=True, kw_only=True):
         check_name(self.name)
 
     def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
-        return left_reference(ask, self.name, self.kind, landing)
+        return find_reference_after_write(ask, self.name, self.kind, landing)
 
 
 class AssignReference(WriteCall[Reference], frozen=True, kw_only=True):
@@ -387,7 +389,7 @@ class AssignReference(WriteCall[Reference], frozen=True, kw_only=True):
         check_name(self.name)
 
     def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
-        return left_reference(ask, self.name, self.kind, landing)
+        return find_reference_after_write(ask, self.name, self.kind, landing)
 
 
 class DeleteReference(WriteCall[Reference], frozen=True, kw_only=True):
@@ -412,7 +414,7 @@ class DeleteReference(WriteCall[Reference], frozen=True, kw_only=True):
         check_name(self.name)
 
     def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
-        return left_reference(ask, self.name, self.kind, landing, is_deleted=True)
+        return find_reference_after_write(ask, self.name, self.kind, landing, is_deleted=True)
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -444,7 +446,7 @@ class CommitOperations(WriteCall[Commit], frozen=True, kw_only=True):
     create_namespaces: bool = False
     """Create missing namespaces above the keys that are put."""
 
-    def adds(self) -> bool:
+    def adds_anything(self) -> bool:
         return any(isinstance(operation, Put | Change) for operation in self.operations)
 
     def check_sendable(self) -> None:
@@ -478,10 +480,10 @@ class MergeCall(WriteCall[MergeResult], frozen=True, kw_only=True):
                 encode_content(how.content)
 
     def recover(self, ask: Ask, landing: LandedRequest) -> MergeResult:  # noqa: ARG002
-        return recovered_merge(landing)
+        return recover_merge_result(landing)
 
 
-def recovered_merge(landing: LandedRequest) -> MergeResult:
+def recover_merge_result(landing: LandedRequest) -> MergeResult:
     """What is known of a merge, or the like, of which only is known that it landed."""
     return MergeResult(commits=landing.commits, head=landing.head, applied=True)
 
@@ -518,8 +520,8 @@ class Transplant(MergeCall, frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """A message for a single commit; several keep theirs."""
 
-    def named_revisions(self) -> Iterator[str]:
-        yield from super().named_revisions()
+    def list_named_revisions(self) -> Iterator[str]:
+        yield from super().list_named_revisions()
         yield from self.commits
 
 
@@ -576,7 +578,7 @@ class Restore(WriteCall[MergeResult], frozen=True, kw_only=True):
     """Change nothing; only report what would be done to each table, and the conflicts."""
 
     def recover(self, ask: Ask, landing: LandedRequest) -> MergeResult:  # noqa: ARG002
-        return recovered_merge(landing)
+        return recover_merge_result(landing)
 
 
 class Rebase(MergeCall, frozen=True, kw_only=True):
@@ -593,8 +595,8 @@ class Rebase(MergeCall, frozen=True, kw_only=True):
     onto: str | None = None
     """The revision to build on; the default branch if nothing is given."""
 
-    def named_revisions(self) -> Iterator[str]:
-        yield from super().named_revisions()
+    def list_named_revisions(self) -> Iterator[str]:
+        yield from super().list_named_revisions()
         yield self.onto or ""  # the default branch, which moves
 
 
@@ -635,7 +637,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     Revert,
     Restore,
     Rebase,
-    *(kind for plugin in plugin_types() for kind in plugin.calls),
+    *(kind for plugin in list_plugin_types() for kind in plugin.calls),
     *resync_calls.CALLS,
     *transaction_calls.CALLS,
     *audit_calls.CALLS,

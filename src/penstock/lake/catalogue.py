@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 
 R = TypeVar("R")
@@ -16,7 +16,7 @@ class Catalogue(Protocol):
     page_max: int | None
     """How many items a list gives at once; ``None`` if a call may ask for all of them."""
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         """Carry out a call, or raise one of ``penstock.errors``. Long ones tell how far they are."""
 
     def close(self) -> None:

@@ -15,9 +15,9 @@ from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.formats.registry import load_member
 from penstock.formats.rows.reader import TableRows
 from penstock.kernel import checks
-from penstock.lake.audits.rows import rows_proposed
+from penstock.lake.audits.rows import open_proposed_rows
 from penstock.lake.embedded import Embedded
-from penstock.lake.moved_locations import answer_outside
+from penstock.lake.moved_locations import answer_with_storage_locations
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -76,7 +76,7 @@ class Proposed:
 
     def get(self, key: str | Key) -> AnyContent | None:
         """What a key would hold; ``None`` if nothing."""
-        return answer_outside(self._proposal.get(Key.parse(key)), self._lake.moved)
+        return answer_with_storage_locations(self._proposal.get_content(Key.parse(key)), self._lake.moved)
 
     def table(self, key: str | Key) -> TableRows:
         """The rows that a table would have, as Arrow's: of a Delta table, Lance
@@ -84,7 +84,7 @@ class Proposed:
 
         ``KeyNotFound`` if there would be none, ``NotManaged`` if it is something else.
         """
-        return rows_proposed(self._lake, self._proposal, Key.parse(key))
+        return open_proposed_rows(self._lake, self._proposal, Key.parse(key))
 
     def files(self, key: str | Key) -> ProposedFiles:
         """The files that a table would have; ``KeyNotFound`` if there would be none."""
@@ -101,7 +101,7 @@ def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch
     if not name or not callable(function):
         raise InvalidRequest("a check must have a name and a function")
     catalogue = _require_embedded(lake)
-    catalogue.kernel.checks.add(
+    catalogue.kernel.checks.add_check(
         checks.Check(name, branch, lambda proposal: function(Proposed(catalogue, proposal)))
     )
     if WILDCARDS.isdisjoint(branch) and not lake.branch(branch).exists:
@@ -114,14 +114,14 @@ def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch
 
 def remove_check(lake: Lake, name: str) -> None:
     """``InvalidRequest`` if there is none of that name."""
-    _require_embedded(lake).kernel.checks.remove(name)
+    _require_embedded(lake).kernel.checks.remove_check(name)
 
 
-def checks_of(lake: Lake) -> list[CheckInfo]:
+def list_checks(lake: Lake) -> list[CheckInfo]:
     """In the order in which they run."""
     return [
         CheckInfo(name=check.name, branch=check.branch)
-        for check in _require_embedded(lake).kernel.checks.all()
+        for check in _require_embedded(lake).kernel.checks.list_checks()
     ]
 
 

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypedDict
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.kernel.copy import CopyProgress, CopyResult, copy, silent
+from penstock.kernel.copy import CopyProgress, CopyResult, copy_store, show_no_progress
 from penstock.kernel.description import LakeDescription, Seal, find_description
-from penstock.kernel.lake_seal import cancel
+from penstock.kernel.lake_seal import cancel_seal
 from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.settings import Settings
-from penstock.kernel.undo_move import take_back
+from penstock.kernel.undo_move import undo_lake_move
 from penstock.lake.embedded import Embedded
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.lake import Lake
 from penstock.lake.notebook_progress import show_progress
 from penstock.lake.opener import is_remote, open_lake, open_or_make_store, require_no_server
 from penstock.model.clock import Clock, now_us
-from penstock.stores import place_of
+from penstock.stores import get_place
 from penstock.stores.port import Store
 
 Place = str | os.PathLike[str] | Store
@@ -35,7 +35,7 @@ def copy_lake(
     *,
     author: str | None = None,
     settings: Settings | None = None,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     clock: Clock = now_us,
 ) -> CopyResult:
     """Copy a lake with its whole history to an empty location; the source does not change.
@@ -49,12 +49,14 @@ def copy_lake(
         if notes is not None:
             description = find_description(place)
             if description is None or _is_fork_of(description, lake.id):  # else the copy is refused
-                notes.begin(lake.id, place_of(place), None if description is None else description.id)
-        copied = copy(
+                notes.note_begun_fork(
+                    lake.id, get_place(place), None if description is None else description.id
+                )
+        copied = copy_store(
             lake.kernel,
             place,
             source_place=lake.url,
-            target_place=place_of(place),
+            target_place=get_place(place),
             fork=True,
             who=lake.author,
             progress=progress,
@@ -62,7 +64,7 @@ def copy_lake(
         # A lake that had no tables before the copy has no files that are old enough for any sweep.
         notes = notes or fork_notes(lake)
         if notes is not None:
-            notes.complete(lake.id, place_of(place), copied.id, clock())
+            notes.note_complete_fork(lake.id, get_place(place), copied.id, clock())
         return copied
 
 
@@ -73,7 +75,7 @@ def move_lake(
     *,
     author: str | None = None,
     settings: Settings | None = None,
-    progress: CopyProgress = silent,
+    progress: CopyProgress = show_no_progress,
     clock: Clock = now_us,
 ) -> CopyResult:
     """Move a lake with its whole history to an empty location; afterwards the source is read-only.
@@ -88,13 +90,13 @@ def move_lake(
         def note_target(is_certain: bool) -> None:
             notes = fork_notes(lake)
             if notes is not None:
-                _note_move(notes, lake.id, place_of(place), clock(), is_certain)
+                _note_move(notes, lake.id, get_place(place), clock(), is_certain)
 
-        return copy(
+        return copy_store(
             lake.kernel,
             place,
             source_place=lake.url,
-            target_place=place_of(place),
+            target_place=get_place(place),
             who=lake.author,
             progress=progress,
             note_target=note_target,
@@ -119,7 +121,7 @@ def undo_move(
         open_lake_at(target, author, settings, clock) as target_lake,
         ThreadPoolExecutor(WORKERS) as workers,
     ):
-        take_back(
+        undo_lake_move(
             here.kernel,
             target_lake.kernel,
             source_place=here.url,
@@ -135,7 +137,7 @@ def cancel_move(source: Place, *, settings: Settings | None = None) -> Seal:
     What was copied so far is not used any more.
     """
     with open_lake_at(source, None, settings, now_us) as lake:
-        return cancel(lake.kernel.store, lake.kernel.settings)
+        return cancel_seal(lake.kernel.store, lake.kernel.settings)
 
 
 def require_own_store(place: Place) -> None:

@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import CommitConflict, EraseRefused, NotManaged
-from penstock.kernel.ledger import find_table, holder
-from penstock.kernel.objects import content_of
+from penstock.kernel.ledger import find_holder, find_table
+from penstock.kernel.objects import read_content
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, make_leftover_files
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
+    return read_content(lake.kernel.objects, lake.kernel.read_state(commit).get(stored))
 
 
 class DroppedErasure:
@@ -46,9 +46,9 @@ class DroppedErasure:
 
     @property
     def place(self) -> Place:
-        return self._lake.places.at(self.content.location)
+        return self._lake.places.open_place(self.content.location)
 
-    def why_left(self) -> str:
+    def explain_left_files(self) -> str:
         """Why its files were left to others when it went; nothing if they were not."""
         return ""
 
@@ -57,7 +57,7 @@ class DroppedErasure:
 
     def _require_own(self) -> None:
         """``NotManaged`` for a table whose files were left to others when it went."""
-        content, reason = self.content, self.why_left()
+        content, reason = self.content, self.explain_left_files()
         if content.location and not reason and self._make_holder() not in (None, content.id):
             reason = f"was at {content.location}, which belongs to another table now"
         if reason:
@@ -67,33 +67,35 @@ class DroppedErasure:
             )
 
     def _default_branch_head(self) -> ObjectId:
-        return self._kernel.references.get(self._branch).head
+        return self._kernel.references.get_reference(self._branch).head
 
     def _make_holder(self) -> object:
-        return holder(partial(_read_content, self._lake, self._default_branch_head()), self.content.location)
+        return find_holder(
+            partial(_read_content, self._lake, self._default_branch_head()), self.content.location
+        )
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         return True  # a branch that still has the table has all of it
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
+    def find_holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         return iter(())
 
-    def files_to_rewrite(self) -> int:
+    def count_files_to_rewrite(self) -> int:
         return 0
 
-    def rewrite(self) -> int:
+    def rewrite_files(self) -> int:
         return 0
 
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+    def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         return None  # it goes as a whole
 
-    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
+    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002
         return False
 
-    def is_cut_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
+    def is_history_cut_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
         return False  # no state is retained
 
-    def settle(self, erase: str) -> FirstVersionKept:
+    def commit_first_version(self, erase: str) -> FirstVersionKept:
         """Commit that the table is still dropped. ``EraseRefused`` if it is not."""
         authors = (self._who,) if self._who else ()
         try:
@@ -122,33 +124,33 @@ class DroppedErasure:
             key=str(self._key),
         )
 
-    def latest_version(self) -> int:
+    def read_latest_version(self) -> int:
         return GONE
 
-    def earlier_log_files(self) -> int:
+    def count_earlier_log_files(self) -> int:
         return 0
 
     # -- what goes -------------------------------------------------------------------------------------------
 
-    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - the log goes with the folder
+    def cut_history(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - the log goes with the folder
         return 0, 0, ""
 
-    def unneeded_files(self) -> list[int]:
+    def list_unneeded_file_sizes(self) -> list[int]:
         """The sizes of all files that the table has."""
         return [entry.size for entry in self.place.entries()]
 
-    def sweep(self, progress: Progress) -> SweptTable:
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
         """Remove the files of the table that nobody can be about to commit."""
         raise NotImplementedError
 
     def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:  # noqa: ARG002 - nothing of it is retained
         times_us = [entry.modified_us for entry in self.place.entries()]
-        return leftovers_of(times_us, self.forks.pinned_us(), self.grace_us)
+        return make_leftover_files(times_us, self.forks.find_pinned_time_us(), self.grace_us)
 
     @property
     def grace_us(self) -> int:
         """How old files are at least that go."""
-        return self._kernel.graces.of_sweeps().data_us
+        return self._kernel.graces.find_sweep_grace().data_us
 
     @property
     def forks(self) -> ForkNotes:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.kernel.lake_state import prefix_end
-from penstock.kernel.ledger import LEDGER, ledger_entry
-from penstock.kernel.objects import content_of
+from penstock.kernel.lake_state import find_prefix_end
+from penstock.kernel.ledger import LEDGER, read_ledger_entry
+from penstock.kernel.objects import read_content
 from penstock.model.content import AnyContent, ManagedTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 
-def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
+def list_dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
     """Each table as it was when it was dropped, with the key that it had then."""
     kernel = lake.kernel
-    head = kernel.references.get(kernel.formats.default_branch).head
+    head = kernel.references.get_reference(kernel.formats.default_branch).head
     if head == NO_COMMIT:
         return
     look = partial(_read_content, lake, head)
-    for _, value in kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
-        content = content_of(kernel.objects, value)
-        entry = None if content is None or content.id is None else ledger_entry(look, content.id)
+    for _, value in kernel.read_state(head).scan(LEDGER, find_prefix_end(LEDGER)):
+        content = read_content(kernel.objects, value)
+        entry = None if content is None or content.id is None else read_ledger_entry(look, content.id)
         if entry is None or entry.dropped is None:
             continue
         dropped = decode_content(entry.dropped)
@@ -35,4 +35,4 @@ def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
 
 
 def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
+    return read_content(lake.kernel.objects, lake.kernel.read_state(commit).get(stored))

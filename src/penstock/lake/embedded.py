@@ -19,17 +19,17 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.plugin import FormatPlugin
-from penstock.formats.registry import not_installed
+from penstock.formats.registry import make_not_installed_error
 from penstock.kernel.description import (
     LakeDescription,
     lake_moved_error,
     read_description,
 )
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import StateOverlay, prefix_end
+from penstock.kernel.lake_state import StateOverlay, find_prefix_end
 from penstock.kernel.ledger import LEDGER
-from penstock.kernel.objects import content_of
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.objects import read_content
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.request import request_key
 from penstock.lake import calls
 from penstock.lake.answers import (
@@ -42,17 +42,21 @@ from penstock.lake.answers import (
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationHandlers
 from penstock.lake.audits.engine import LakeEngine
-from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
+from penstock.lake.call import commit_meta, in_transaction_error, request_digest, take_first
 from penstock.lake.figures import OpenLake, gather_figures
-from penstock.lake.handlers.description import DescriptionHandlers, roots_of
+from penstock.lake.handlers.description import DescriptionHandlers, list_roots
 from penstock.lake.handlers.history import HistoryHandlers
 from penstock.lake.handlers.merges import MergeHandlers
 from penstock.lake.handlers.references import ReferenceHandlers
 from penstock.lake.log_search import (
-    ranges,
+    find_key_ranges,
 )
-from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
-from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
+from penstock.lake.moved_locations import (
+    answer_with_storage_locations,
+    call_with_lake_locations,
+    note_in_error,
+)
+from penstock.lake.plugins import is_foreign, list_other_plugin_types, list_plugin_types, make_plugins
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.lake.transactions.embedded import TransactionHandlers
 from penstock.model.commits import Commit
@@ -64,7 +68,7 @@ from penstock.model.references import Kind
 from penstock.storage.locations import check_under, is_under
 from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Places
-from penstock.stores import place_of
+from penstock.stores import get_place
 
 logger = logging.getLogger("penstock")
 
@@ -93,7 +97,7 @@ class Embedded:
         self.loaded_plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
         """Those of Penstock, and those of other packages once anything was asked of one."""
         self._has_other_plugins = self._is_caught_up = False
-        kernel.formats.describe_unknown = not_installed
+        kernel.formats.describe_unknown = make_not_installed_error
         kernel.formats.find_others = lambda: [plugin.rules for plugin in self.add_other_plugins()]
         self.warehouse = description.warehouse
         self.id, self.default_branch = description.id, description.default_branch
@@ -104,7 +108,7 @@ class Embedded:
         self._transaction_ways: TransactionHandlers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
-        self._states = lru_cache(STATES_KEPT)(kernel.state)
+        self._states = lru_cache(STATES_KEPT)(kernel.read_state)
         self.count_requests: Callable[[], tuple[RequestCounts, ...] | None] = lambda: None
         """What requests to move branches came to. A server, which counts them, puts its own here."""
         self._history = HistoryHandlers(self)
@@ -122,21 +126,23 @@ class Embedded:
         }
         self._long_handlers: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {}
 
-    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+    def do(self, call: calls.Call[R], progress: Progress = show_no_progress) -> R:
         if not self.moved.all:
             return self._run_call(call, progress)
         try:
-            return answer_outside(self._run_call(call_inside(call, self.moved), progress), self.moved)
+            return answer_with_storage_locations(
+                self._run_call(call_with_lake_locations(call, self.moved), progress), self.moved
+            )
         except PenstockError as problem:
             note_in_error(problem, self.moved)
             raise
 
     def _run_call(self, call: calls.Call[R], progress: Progress) -> R:
         if call.is_long:
-            return cast("R", self._long_handler_for(call)(call, progress))
+            return cast("R", self._find_long_handler(call)(call, progress))
         if isinstance(call, calls.WriteCall) and call.idempotency_key is not None:
             return cast("R", self._do_keyed(call))
-        return cast("R", self._handler_for(call)(call))
+        return cast("R", self._find_handler(call)(call))
 
     def _gather_figures(self, call: calls.GetFigures) -> Figures:
         return gather_figures(self, call, self._open_lake)
@@ -151,25 +157,25 @@ class Embedded:
     def require_same_roots(self, now: LakeDescription) -> None:
         if now.moved_roots != self.moved.all:
             raise Unavailable(
-                f"roots of the lake at {place_of(self.kernel.store)} were moved since this process opened "
+                f"roots of the lake at {get_place(self.kernel.store)} were moved since this process opened "
                 "it, so it would read files at their former locations\n  Open the lake again; a server has "
                 "to be started again.",
                 part="storage",
             )
 
-    def _handler_for(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
+    def _find_handler(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
         if (way := self._handlers_by_type.get(type(call))) is not None:
             return way
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
             return ExpectationHandlers(self.kernel).ways[type(call)]
-        plugin = self._find(lambda candidate: type(call) in candidate.calls)
+        plugin = self._find_loaded_plugin(lambda candidate: type(call) in candidate.calls)
         if plugin is None:
-            raise not_installed(f"the lake cannot handle {type(call).__name__}")
+            raise make_not_installed_error(f"the lake cannot handle {type(call).__name__}")
         return plugin.handlers[type(call)]
 
-    def _long_handler_for(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
+    def _find_long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
         """What answers a call that tells how far it is."""
         if not self._long_handlers:
             from penstock.lake.handlers.maintenance import (
@@ -179,12 +185,12 @@ class Embedded:
             self._long_handlers = MaintenanceHandlers(self).by_call
         if (handler := self._long_handlers.get(type(call))) is not None:
             return handler
-        plugin = self._find(lambda candidate: type(call) in candidate.long_handlers)
+        plugin = self._find_loaded_plugin(lambda candidate: type(call) in candidate.long_handlers)
         if plugin is None:
-            raise not_installed(f"the lake cannot handle {type(call).__name__}")
-        return self.unless_moved(plugin.long_handlers[type(call)])
+            raise make_not_installed_error(f"the lake cannot handle {type(call).__name__}")
+        return self.refuse_if_moved(plugin.long_handlers[type(call)])
 
-    def unless_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
+    def refuse_if_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
         """The same, which is refused in a lake that has moved, or whose files have: a dry run too."""
 
         def answer(call: Any, progress: Progress) -> T:
@@ -210,9 +216,9 @@ class Embedded:
         return self.loaded_plugins
 
     def _is_of_plugin(self, change: Change) -> bool:
-        return self._find(lambda plugin: plugin.name == change.format) is not None
+        return self._find_loaded_plugin(lambda plugin: plugin.name == change.format) is not None
 
-    def _find(self, is_meant: Callable[[FormatPlugin], bool]) -> FormatPlugin | None:
+    def _find_loaded_plugin(self, is_meant: Callable[[FormatPlugin], bool]) -> FormatPlugin | None:
         """A plugin. Other packages are looked through if it is none that is loaded."""
         own = next(filter(is_meant, self.loaded_plugins), None)
         return own if own is not None else next(filter(is_meant, self.plugins), None)
@@ -223,11 +229,11 @@ class Embedded:
         with self._making:
             if not self._has_other_plugins:
                 self._has_other_plugins = True
-                others = tuple(plugin(lambda: self) for plugin in other_plugin_types())
+                others = tuple(plugin(lambda: self) for plugin in list_other_plugin_types())
                 self.loaded_plugins += others
         if others and self._is_caught_up:
             self._catch_up(others)  # without the lock: a plugin may ask for what is made under it
-        own = plugin_types()
+        own = list_plugin_types()
         return tuple(plugin for plugin in self.loaded_plugins if type(plugin) not in own)
 
     # -- tables that formats manage ------------------------------------------------------------------------
@@ -289,44 +295,44 @@ class Embedded:
             )
             raise Unavailable(f"background work of the lake did not finish within {timeout_s:g} s\n{what}")
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         """Tell the meter what grows old by itself: versions of tables that wait to be published."""
         for plugin in self.loaded_plugins:
-            plugin.measure()
+            plugin.report_metrics()
 
     def _has_tables(self) -> bool:
         """Whether a format manages tables of the default branch, or did."""
-        head = self.kernel.references.get(self.default_branch).head
+        head = self.kernel.references.get_reference(self.default_branch).head
         return head != NO_COMMIT and self._has_tables_at(head)
 
     def has_any_tables(self) -> bool:
         """Whether a format manages tables of any branch or tag, or did."""
-        heads = {head for _, head in self.kernel.references.heads()} - {NO_COMMIT}
+        heads = {head for _, head in self.kernel.references.list_heads()} - {NO_COMMIT}
         return any(map(self._has_tables_at, heads))
 
     def _has_tables_at(self, commit: ObjectId) -> bool:
-        return any(True for _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)))
+        return any(True for _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)))
 
     def _do_keyed(self, call: calls.WriteCall[Any]) -> Any:
         request_key(call.idempotency_key)
         try:
-            return self._handler_for(call)(call)
+            return self._find_handler(call)(call)
         except IdempotencyKeyReused:
             raise
         except RequestError:
-            earlier = self._repeated_answer(call)
+            earlier = self._find_repeated_answer(call)
             if earlier is None:
                 raise
             return earlier
 
-    def _repeated_answer(self, call: calls.WriteCall[Any]) -> Any:
+    def _find_repeated_answer(self, call: calls.WriteCall[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
-        if call.idempotency_key is None or calls.retry_of(call) is calls.RetrySafety.READ:
+        if call.idempotency_key is None or calls.retry_safety_of(call) is calls.RetrySafety.READ:
             return None
         if call.fixed_key is not None or call.is_checked_again:
             return None  # what remembers it has told
         name = self.or_default(call.target_name)
-        outcome = self.kernel.outcome(
+        outcome = self.kernel.find_outcome(
             name, call.idempotency_key, request_digest(call), about_itself=call.moves
         )
         if outcome is None:
@@ -357,28 +363,28 @@ class Embedded:
 
     def commit_of(self, revision: str | None) -> ObjectId:
         """The commit that a revision names, the default branch's if none is given."""
-        return self.kernel.resolve(self.or_default(revision))[0]
+        return self.kernel.resolve_revision(self.or_default(revision))[0]
 
     def resolve_optional(self, revision: str | None) -> ObjectId | None:
         return self.commit_of(revision) if revision is not None else None
 
-    def reachable(self, revision: str | None) -> ObjectId:
+    def resolve_reachable(self, revision: str | None) -> ObjectId:
         """As ``commit_of``, but a commit named by its id alone must be on some branch or tag."""
-        commit, reference = self.kernel.resolve(self.or_default(revision))
+        commit, reference = self.kernel.resolve_revision(self.or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
         elif reference.kind is Kind.TRANSACTION:
             raise in_transaction_error(reference.name)
         return commit
 
-    def kept_commit(self, revision: str | None, branch: str) -> ObjectId:
+    def resolve_kept_commit(self, revision: str | None, branch: str) -> ObjectId:
         """The commit that a revision names, if a sweep surely leaves its files alone, and it is for the
         writers of a branch.
 
         One that no reference leads to, or that has expired, may still be there, and its files are gone. What
         was written in a transaction may yet never land, so only that takes it.
         """
-        commit, reference = self.kernel.resolve(self.or_default(revision))
+        commit, reference = self.kernel.resolve_revision(self.or_default(revision))
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
             raise in_transaction_error(reference.name)
         references = self.kernel.references
@@ -386,17 +392,17 @@ class Embedded:
         return commit
 
     def _resolve(self, call: calls.Resolve) -> ResolvedCommit:
-        commit, reference = self.kernel.resolve(self.or_default(call.revision))
+        commit, reference = self.kernel.resolve_revision(self.or_default(call.revision))
         return ResolvedCommit(commit=commit.hex(), name=reference.name if reference is not None else None)
 
     def content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
-        self.kernel.history.commit(commit)  # it may have expired since
+        self.kernel.history.read_commit(commit)  # it may have expired since
         return self._decode_content(self._states(commit).get(key.encode()))
 
     def _read_state(self, at: str | None) -> StateOverlay:
         commit = self.commit_of(at)
-        self.kernel.history.commit(commit)  # it may have expired since
+        self.kernel.history.read_commit(commit)  # it may have expired since
         return self._states(commit)
 
     def _get_contents(self, call: calls.GetContents) -> tuple[CatalogEntry, ...]:
@@ -405,13 +411,17 @@ class Embedded:
         return tuple(CatalogEntry(key, content) for key, content in contents if content is not None)
 
     def _decode_content(self, value: Any) -> AnyContent | None:
-        return content_of(self.kernel.objects, value)
+        return read_content(self.kernel.objects, value)
 
     def _list_entries(self, call: calls.ListEntries) -> tuple[CatalogEntry, ...]:
-        return tuple(first(self._scan(self._read_state(call.at), call.prefix, call.after), call.limit))
+        return tuple(
+            take_first(self._scan_entries(self._read_state(call.at), call.prefix, call.after), call.limit)
+        )
 
-    def _scan(self, state: StateOverlay, prefix: Key | None, after: Key | None) -> Iterator[CatalogEntry]:
-        for start, stop in ranges(prefix):
+    def _scan_entries(
+        self, state: StateOverlay, prefix: Key | None, after: Key | None
+    ) -> Iterator[CatalogEntry]:
+        for start, stop in find_key_ranges(prefix):
             begin = max(start, after.encode() + b"\0") if after is not None else start
             if stop is not None and begin >= stop:
                 continue
@@ -442,12 +452,14 @@ class Embedded:
             key=call.idempotency_key,
             fingerprint=partial(request_digest, call),
         )
-        return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
+        return Commit.from_stored(
+            outcome.head, outcome.newest or self.kernel.history.read_commit(outcome.head)
+        )
 
     def check_location(self, content: AnyContent | None) -> None:
         """Penstock reads and writes at a managed table's location, so that must lie below a root."""
         if isinstance(content, ManagedTable) and content.location:
-            self.checked_location(content.location)
+            self.check_and_normalise_location(content.location)
 
     def read_roots(self) -> tuple[str, ...]:
         """Where tables may be at this moment, by the locations that are stored."""
@@ -456,9 +468,9 @@ class Embedded:
 
     def note_roots(self, description: LakeDescription) -> None:
         """Remember where tables may be."""
-        self._roots = roots_of(description)
+        self._roots = list_roots(description)
 
-    def checked_location(self, location: str) -> str:
+    def check_and_normalise_location(self, location: str) -> str:
         """A location as it is stored; ``LocationRefused`` if it does not lie below a root of the lake."""
         if not any(is_under(location, root) for root in self._roots):
             self.read_roots()  # one may have been added

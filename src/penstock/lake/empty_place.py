@@ -11,10 +11,10 @@ from threading import Lock
 from typing import Final, TypeVar
 
 from penstock.errors import InvalidRequest, LakeNotFound
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded
-from penstock.stores.lake_directory import directory_of
+from penstock.stores.lake_directory import find_directory
 
 R = TypeVar("R")
 
@@ -27,7 +27,7 @@ class EmptyPlace:
     """Of the lake that a first write makes."""
 
     def __init__(self, path: str, find: Callable[[str], Embedded], make: Callable[[str], Embedded]) -> None:
-        scheme, directory = directory_of(path)
+        scheme, directory = find_directory(path)
         self.url = str(directory) if scheme == "sqlite" else f"{scheme}://{directory}"
         self.warehouse = str(directory / "warehouse")
         """Of the lake that a first write makes."""
@@ -37,10 +37,10 @@ class EmptyPlace:
         """The lake, once this process has found or made it."""
         self.is_made_here = False
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
-        return self.open(makes=call.makes_lake and call.adds()).do(call, progress)
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
+        return self.open_or_make_lake(makes=call.makes_lake and call.adds_anything()).do(call, progress)
 
-    def open(self, *, makes: bool) -> Embedded:
+    def open_or_make_lake(self, *, makes: bool) -> Embedded:
         """The lake, which another process may have made meanwhile; else it is made, or ``LakeNotFound``."""
         with self._lock:
             if self._is_closed and self.lake is None:

@@ -48,11 +48,11 @@ from penstock.errors import (
 )
 from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import find_table, ledger_entry
-from penstock.kernel.objects import check_object, content_of
-from penstock.kernel.reachable import Progress, ReachableObjects, silent
+from penstock.kernel.ledger import find_table, read_ledger_entry
+from penstock.kernel.objects import check_object, read_content
+from penstock.kernel.reachable import Progress, ReachableObjects, show_no_progress
 from penstock.kernel.settings import DAY_US
-from penstock.kernel.sweep import heads_of_backup, sweep
+from penstock.kernel.sweep import list_heads_of_backup, sweep_objects
 from penstock.kernel.table_horizons import (
     GONE,
     ErasedTotals,
@@ -60,15 +60,15 @@ from penstock.kernel.table_horizons import (
     TableHorizons,
     change_horizon,
     find_horizon,
-    state_hash,
+    hash_state,
 )
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
-from penstock.lake.dropped_tables import dropped_tables
+from penstock.lake.dropped_tables import list_dropped_tables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.read_lists import sweep_reads
 from penstock.lake.retained_history import RetainedHistory
-from penstock.model.clock import microseconds, utc
+from penstock.model.clock import to_microseconds, to_utc_datetime
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -76,7 +76,7 @@ from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import AnyObject, CommitObject, Value
 from penstock.model.operations import Unchanged
 from penstock.model.references import Kind, Reference
-from penstock.model.transactions import transaction_of
+from penstock.model.transactions import read_transaction
 
 if TYPE_CHECKING:
     from penstock.lake.answers import SweptTable
@@ -103,7 +103,7 @@ class LeftoverFiles(NamedTuple):
     """Where files of other tables may hold rows of this one: one sentence each."""
 
 
-def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> LeftoverFiles:
+def make_leftover_files(times_us: Sequence[int], pinned_us: int, grace_us: int) -> LeftoverFiles:
     """What is left of files that were written at some times, of which forks may need those until one."""
     young_us = [time_us for time_us in times_us if time_us > pinned_us]
     until_us = max(young_us, default=0) + grace_us
@@ -127,18 +127,18 @@ class Erasure(Protocol):
     def content(self) -> ManagedTable: ...
     def require_erasable(self) -> None: ...
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
-    def holders(self, first_version: int | None) -> Iterator[TableHolder]: ...
-    def files_to_rewrite(self) -> int: ...
-    def rewrite(self) -> int: ...
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
-    def spares(self, content: ManagedTable) -> bool: ...
-    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool: ...
-    def settle(self, erase: str) -> FirstVersionKept: ...
-    def latest_version(self) -> int: ...
-    def earlier_log_files(self) -> int: ...
-    def unneeded_files(self) -> list[int]: ...
-    def cut(self, first_version: int) -> tuple[int, int, str]: ...
-    def sweep(self, progress: Progress) -> SweptTable: ...
+    def find_holders(self, first_version: int | None) -> Iterator[TableHolder]: ...
+    def count_files_to_rewrite(self) -> int: ...
+    def rewrite_files(self) -> int: ...
+    def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None: ...
+    def keeps_state(self, content: ManagedTable) -> bool: ...
+    def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool: ...
+    def commit_first_version(self, erase: str) -> FirstVersionKept: ...
+    def read_latest_version(self) -> int: ...
+    def count_earlier_log_files(self) -> int: ...
+    def list_unneeded_file_sizes(self) -> list[int]: ...
+    def cut_history(self, first_version: int) -> tuple[int, int, str]: ...
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable: ...
     def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles: ...
 
 
@@ -170,7 +170,7 @@ class EraseRun:
         content = self._format.content
         assert content.id is not None
         self._table: UUID = content.id
-        self._moment_us = None if call.older_than is None else microseconds(call.older_than)
+        self._moment_us = None if call.older_than is None else to_microseconds(call.older_than)
         self._wanted: int | None = None
         """The first version that is to exist, if there is a moment and anything is older."""
         self._set_us: int | None = None
@@ -181,7 +181,7 @@ class EraseRun:
         self._needed: tuple[str, ...] = ()
         self._until_us: list[int] = []
 
-    def run(self) -> ErasedTable:
+    def erase_now(self) -> ErasedTable:
         """Do what can be done now. ``EraseRefused`` if others hold rows, or a check vetoes: then nothing was
         removed, and nothing is under way any more unless its history has begun."""
         self._kernel.graces.require_agreed()
@@ -191,33 +191,33 @@ class EraseRun:
         if self._moment_us is not None:
             self._wanted = self._find_wanted(self._moment_us)
         if self._call.dry_run:
-            return self._preview(known_horizon)
+            return self._preview_erase(known_horizon)
         if self._is_nothing_older(known_horizon):
             if known_horizon is not None and known_horizon.is_under_way:
                 self._withdraw_earlier_erase(known_horizon)
             return self._report_nothing_older(known_horizon)
         is_new = self._is_new(known_horizon)
         if known_horizon is not None and known_horizon.is_set and not is_new:
-            self._take_up(known_horizon)
+            self._resume_earlier_run(known_horizon)
             self._require_alone(known_horizon.first)
             self._require_no_backup_since(known_horizon)
-            return self._remove(known_horizon, 0)
+            return self._remove_old_files(known_horizon, 0)
         horizon = None if is_new else known_horizon
         try:
             self._require_alone(self._wanted)
-            rewritten = self._format.rewrite()
-            horizon = self._begin(known_horizon) if horizon is None else horizon
+            rewritten = self._format.rewrite_files()
+            horizon = self._note_begun(known_horizon) if horizon is None else horizon
             if not horizon.is_set:
                 self._commit_to_every_branch(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
-                horizon = self._set(horizon, self._format.settle(horizon.erase))
+                horizon = self._set_horizon(horizon, self._format.commit_first_version(horizon.erase))
                 self._require_no_backup_since(horizon)
         except (ConflictError, RequestError, OutOfSync) as problem:
             if horizon is not None:
                 self._withdraw_erase(horizon)
             raise self._vetoed_error(problem) if isinstance(problem, CommitVetoed) else problem from None
-        return self._remove(horizon, rewritten)
+        return self._remove_old_files(horizon, rewritten)
 
     def _vetoed_error(self, veto: CommitVetoed) -> EraseRefused:
         return EraseRefused(
@@ -228,7 +228,7 @@ class EraseRun:
             **veto.details,
         )
 
-    def _take_up(self, horizon: TableHorizon) -> None:
+    def _resume_earlier_run(self, horizon: TableHorizon) -> None:
         self._keeps_younger = horizon.keeps_younger
         self._set_us = horizon.set_us if self._keeps_younger else None
 
@@ -242,7 +242,7 @@ class EraseRun:
             is_later = self._wanted is not None and self._wanted > horizon.first
             return is_later and (horizon.ended_us is not None or horizon.moment_us is not None)
         if horizon.ended_us is not None:
-            return horizon.state != state_hash(self._format.content)  # or nothing was deleted since
+            return horizon.state != hash_state(self._format.content)  # or nothing was deleted since
         # What is to go until now comprises what was to go until a moment before.
         return horizon.is_set and horizon.moment_us is not None
 
@@ -251,16 +251,22 @@ class EraseRun:
     def _find_wanted(self, moment_us: int) -> int | None:
         """The first version of the history from a moment on; ``None`` if nothing is older."""
         if moment_us > self._kernel.clock():
-            raise InvalidRequest(f"older_than must not be in the future, got {utc(moment_us).isoformat()}")
-        head = self._kernel.references.get(self._kernel.formats.default_branch).head
+            raise InvalidRequest(
+                f"older_than must not be in the future, got {to_utc_datetime(moment_us).isoformat()}"
+            )
+        head = self._kernel.references.get_reference(self._kernel.formats.default_branch).head
         start = self._content_at_time(head, moment_us)
-        return self._format.begin_at(start, moment_us) if isinstance(start, ManagedTable) else None
+        return (
+            self._format.find_first_kept_version(start, moment_us)
+            if isinstance(start, ManagedTable)
+            else None
+        )
 
     def _content_at_time(self, head: ObjectId, moment_us: int) -> AnyContent | None:
         """The table as a reference had it at a moment, if it did and that has not expired."""
         with suppress(HistoryExpired):
-            commit = self._kernel.history.at_time(head, moment_us)
-            return None if commit == NO_COMMIT else self._content_at(commit)
+            commit = self._kernel.history.find_commit_at_time(head, moment_us)
+            return None if commit == NO_COMMIT else self._read_content_at(commit)
         return None
 
     def _is_nothing_older(self, horizon: TableHorizon | None) -> bool:
@@ -271,14 +277,16 @@ class EraseRun:
     def _report_nothing_older(self, horizon: TableHorizon | None) -> ErasedTable:
         assert self._call.older_than is not None
         since = (
-            f": its history begins at {horizon.since}" if horizon is not None and horizon.first >= 0 else ""
+            f": its history begins at {horizon.start_as_text}"
+            if horizon is not None and horizon.first >= 0
+            else ""
         )
         moment = self._call.older_than.strftime("%Y-%m-%d %H:%M:%S UTC")
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
             first_version=-1 if horizon is None else horizon.first,
-            begun=utc(self._kernel.clock()),
+            begun=to_utc_datetime(self._kernel.clock()),
             older_than=self._call.older_than,
             who=self._call.who,
             finished=True,
@@ -292,9 +300,9 @@ class EraseRun:
         authors = (self._call.who,) if self._call.who else ()
         until = "" if self._moment_us is None else " up to a moment"
         meta = CommitMeta(message=f"erase {self._call.key}{until}", committer=self._call.who, authors=authors)
-        for reference in self._kernel.references.all(Kind.BRANCH):
+        for reference in self._kernel.references.list_all_references(Kind.BRANCH):
             is_default = reference.name == self._kernel.formats.default_branch
-            if is_default or reference.head == NO_COMMIT or self._content_at(reference.head) is None:
+            if is_default or reference.head == NO_COMMIT or self._read_content_at(reference.head) is None:
                 continue
             with suppress(ReferenceNotFound, CommitNotFound):  # it was moved, which does as well
                 self._kernel.commit(
@@ -330,10 +338,10 @@ class EraseRun:
     def _find_holders(self, first_version: int | None) -> Iterator[TableHolder]:
         default = self._kernel.formats.default_branch
         for kind in (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
-            for reference in self._kernel.references.all(kind):
+            for reference in self._kernel.references.list_all_references(kind):
                 if reference.name != default and reference.head != NO_COMMIT:
                     yield from self._find_holder_of_reference(reference, first_version)
-        yield from self._format.holders(first_version)
+        yield from self._format.find_holders(first_version)
         yield from self._find_fork_holders()
         yield from self._find_backup_holders(first_version)
 
@@ -367,7 +375,7 @@ class EraseRun:
         For one with data the lake keeps nothing: what is gone here by now may be in its files.
         """
         try:
-            heads = heads_of_backup(backup, self._kernel.objects)
+            heads = list_heads_of_backup(backup, self._kernel.objects)
             return any(self._is_at_head_of_backup(head, first_version) for head in heads)
         except (Damaged, CommitNotFound, HistoryExpired):
             if backup.keeps_files:
@@ -376,7 +384,7 @@ class EraseRun:
 
     def _is_held(self, content: AnyContent | None, first_version: int | None) -> bool:
         """Whether a state of the table is one of those that an erase is about."""
-        managing = self._kernel.formats.managing(content)
+        managing = self._kernel.formats.find_managing_format(content)
         if content is None or managing is None:
             return False
         return first_version is None or managing.is_before(
@@ -386,13 +394,17 @@ class EraseRun:
     def _find_holder_of_reference(
         self, reference: Reference, first_version: int | None
     ) -> Iterator[TableHolder]:
-        content = self._content_at(reference.head)
-        if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
+        content = self._read_content_at(reference.head)
+        if (
+            reference.kind is Kind.TAG
+            and isinstance(content, ManagedTable)
+            and self._format.keeps_state(content)
+        ):
             return
         if not self._is_held(content, first_version):
             yield from self._find_younger_holder(reference, content, first_version)
             return
-        transaction = transaction_of(reference)
+        transaction = read_transaction(reference)
         if transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
             yield TableHolder(f"transaction {transaction.id}", False, way)
@@ -420,13 +432,13 @@ class EraseRun:
     ) -> Iterator[TableHolder]:
         """A reference whose state of the table is retained, and that needs something from before all the
         same."""
-        managing = self._kernel.formats.managing(content)
+        managing = self._kernel.formats.find_managing_format(content)
         if not isinstance(content, ManagedTable) or managing is None or first_version is None:
             return
         if reference.kind is Kind.TAG:
             return
-        transaction = transaction_of(reference)
-        if not self._format.is_cut_at(content, first_version):
+        transaction = read_transaction(reference)
+        if not self._format.is_history_cut_at(content, first_version):
             yield from self._find_branch_with_early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
@@ -447,25 +459,25 @@ class EraseRun:
             way = "it has changes of its own from before that; merge it and delete it, or delete it"
             yield TableHolder(f"branch '{reference.name}'", False, way)
 
-    def _content_at(self, commit: ObjectId) -> AnyContent | None:
-        state = self._kernel.state(commit)
+    def _read_content_at(self, commit: ObjectId) -> AnyContent | None:
+        state = self._kernel.read_state(commit)
 
         def look(stored: bytes) -> AnyContent | None:
-            return content_of(self._kernel.objects, state.get(stored))
+            return read_content(self._kernel.objects, state.get(stored))
 
         key = find_table(look, self._table)
         return None if key is None else look(key.encode())
 
     def _is_at_head_of_backup(self, head: ObjectId, first_version: int | None) -> bool:
         """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
-        state = self._kernel.state(head)
+        state = self._kernel.read_state(head)
 
         def look(stored: bytes) -> AnyContent | None:
-            return content_of(self._kernel.objects, state.get(stored))
+            return read_content(self._kernel.objects, state.get(stored))
 
         if self._call.dropped:
-            return ledger_entry(look, self._table) is not None
-        content = self._content_at(head)
+            return read_ledger_entry(look, self._table) is not None
+        content = self._read_content_at(head)
         # One from after the moment has earlier history as well.
         return self._is_held(content, None if self._keeps_younger else first_version)
 
@@ -486,7 +498,7 @@ class EraseRun:
         finally:
             self._kernel.formats.forget_horizons()
 
-    def _begin(self, horizon: TableHorizon | None) -> TableHorizon:
+    def _note_begun(self, horizon: TableHorizon | None) -> TableHorizon:
         """Note that the table is being erased. ``EraseRefused`` if another erase has moved the horizon since
         it was looked up: with a moment, what is to stay was found out by that."""
         erase, begun_us = uuid4().hex, self._kernel.clock()
@@ -515,7 +527,7 @@ class EraseRun:
 
         return self._change_horizon(change)
 
-    def _set(self, horizon: TableHorizon, settled: FirstVersionKept) -> TableHorizon:
+    def _set_horizon(self, horizon: TableHorizon, settled: FirstVersionKept) -> TableHorizon:
         def change(stored: TableHorizon | None) -> TableHorizon:
             now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
@@ -527,7 +539,7 @@ class EraseRun:
                 moment_us=self._moment_us,
                 set_us=self._kernel.clock(),
                 spared=settled.spared,
-                state=b"" if settled.content is None else state_hash(settled.content),
+                state=b"" if settled.content is None else hash_state(settled.content),
             )
 
         after = self._change_horizon(change)
@@ -572,21 +584,21 @@ class EraseRun:
 
     # -- removing --------------------------------------------------------------------------------------------
 
-    def _remove(self, horizon: TableHorizon, rewritten: int) -> ErasedTable:
-        erased = self._erased_objects()
-        log_files, until_us, what = self._format.cut(horizon.first)
+    def _remove_old_files(self, horizon: TableHorizon, rewritten: int) -> ErasedTable:
+        erased = self._find_erased_objects()
+        log_files, until_us, what = self._format.cut_history(horizon.first)
         if what:
-            self._wait(until_us, what)
-        swept = self._format.sweep(self._progress)
+            self._wait_until(until_us, what)
+        swept = self._format.sweep_unneeded_files(self._progress)
         self._sweep_reads(horizon)
         if swept.problem:
             self._left.append(f"data files: {swept.problem}")
         is_waiting = bool(swept.problem) or self._has_left(horizon)
-        objects = sweep(self._kernel, progress=self._progress).removed
+        objects = sweep_objects(self._kernel, progress=self._progress).removed
         is_waiting |= bool(self._until_us)
         if present := self._count_present(erased):
-            grace_us = self._kernel.graces.of_sweeps().objects_us
-            self._wait(self._kernel.clock() + grace_us, f"{present} objects of the lake's database")
+            grace_us = self._kernel.graces.find_sweep_grace().objects_us
+            self._wait_until(self._kernel.clock() + grace_us, f"{present} objects of the lake's database")
             is_waiting = True
         elif text := self._store.scrub():
             self._left.append(text)
@@ -597,7 +609,7 @@ class EraseRun:
         finished = not is_waiting and not self._needed
         run = ErasedTotals(rewritten, log_files, swept.data_files, swept.data_bytes, objects)
         total = self._note_run(horizon, run, is_ended=not is_waiting).removed
-        is_later = horizon.moment_us is None and self._format.latest_version() > horizon.first + 1
+        is_later = horizon.moment_us is None and self._format.read_latest_version() > horizon.first + 1
         if is_waiting and is_later:  # one more belongs to the erase
             self._left.append(
                 f"rows deleted after version {horizon.first} need another erase once this one has ended"
@@ -606,11 +618,11 @@ class EraseRun:
             key=self._call.key,
             id=str(self._table),
             first_version=-1 if horizon.first >= GONE else horizon.first,
-            begun=utc(horizon.begun_us),
-            older_than=None if horizon.moment_us is None else utc(horizon.moment_us),
+            begun=to_utc_datetime(horizon.begun_us),
+            older_than=None if horizon.moment_us is None else to_utc_datetime(horizon.moment_us),
             who=horizon.who,
             finished=finished,
-            until=self._horizon_time() if not finished else None,
+            until=self._get_horizon_time() if not finished else None,
             left=tuple(self._left),
             **msgspec.structs.asdict(total),
         )
@@ -621,7 +633,7 @@ class EraseRun:
         self._needed = leftovers.needed
         self._left += leftovers.elsewhere
         if leftovers.files:
-            self._wait(leftovers.until_us, f"{leftovers.files} files of the table")
+            self._wait_until(leftovers.until_us, f"{leftovers.files} files of the table")
         if leftovers.strangers:
             more = len(leftovers.strangers) - STRANGERS_MAX
             self._left.append(
@@ -641,32 +653,35 @@ class EraseRun:
         """Lists of files that readers made for Spark name partitions; a reader may need one for a day."""
         if not self._lake.warehouse:
             return
-        grace_us = min(DAY_US, self._kernel.graces.of_sweeps().data_us)
+        grace_us = min(DAY_US, self._kernel.graces.find_sweep_grace().data_us)
         leftover_entries = sweep_reads(
             self._lake.places, self._lake.warehouse, self._kernel.clock() - grace_us
         )
         early = [entry.modified_us for entry in leftover_entries if entry.modified_us <= horizon.begun_us]
         if early:
-            self._wait(max(early) + grace_us, f"{len(early)} lists of files that readers made")
+            self._wait_until(max(early) + grace_us, f"{len(early)} lists of files that readers made")
 
-    def _wait(self, until_us: int, subject: str) -> None:
+    def _wait_until(self, until_us: int, subject: str) -> None:
         self._until_us.append(until_us)
-        until = utc(until_us).strftime("%Y-%m-%d %H:%M UTC")
+        until = to_utc_datetime(until_us).strftime("%Y-%m-%d %H:%M UTC")
         self._left.append(f"{subject}: a writer may need them until {until}; erase again then")
 
-    def _horizon_time(self) -> datetime | None:
-        return utc(max(self._until_us)) if self._until_us else None
+    def _get_horizon_time(self) -> datetime | None:
+        return to_utc_datetime(max(self._until_us)) if self._until_us else None
 
-    def _erased_objects(self) -> set[ObjectId]:
+    def _find_erased_objects(self) -> set[ObjectId]:
         """Objects that only states of the table from before its horizon hold."""
-        horizons = TableHorizons.read(self._store, self._kernel.formats)
-        erased_reach, kept_reach = ReachableObjects(self._fetch), ReachableObjects(self._fetch)
-        for content in states_of(self._kernel, self._table, self._progress):
-            erased_reach.blobs(content.objects, "by the table")
-            kept_reach.blobs(horizons.objects_of(content), "by the table")
+        horizons = TableHorizons.read_horizons(self._store, self._kernel.formats)
+        erased_reach, kept_reach = (
+            ReachableObjects(self._fetch_objects),
+            ReachableObjects(self._fetch_objects),
+        )
+        for content in list_retained_states(self._kernel, self._table, self._progress):
+            erased_reach.mark_blobs(content.objects, "by the table")
+            kept_reach.mark_blobs(horizons.list_retained_objects(content), "by the table")
         return erased_reach.seen - kept_reach.seen
 
-    def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def _fetch_objects(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         objects: dict[ObjectId, AnyObject] = {}
         for object_id, data in self._store.uncached.fetch(ids).items():
             with suppress(Damaged):
@@ -678,7 +693,7 @@ class EraseRun:
 
     # -- without doing it ------------------------------------------------------------------------------------
 
-    def _preview(self, horizon: TableHorizon | None) -> ErasedTable:
+    def _preview_erase(self, horizon: TableHorizon | None) -> ErasedTable:
         if self._is_nothing_older(horizon):
             return self._report_nothing_older(horizon)
         is_under_way = (
@@ -686,18 +701,20 @@ class EraseRun:
         )
         first = self._wanted
         if horizon is not None and is_under_way:
-            self._take_up(horizon)
+            self._resume_earlier_run(horizon)
             first = horizon.first
-        unneeded = self._format.unneeded_files()
+        unneeded = self._format.list_unneeded_file_sizes()
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
             first_version=-1 if first is None else first,
-            begun=utc(horizon.begun_us if horizon is not None and is_under_way else self._kernel.clock()),
+            begun=to_utc_datetime(
+                horizon.begun_us if horizon is not None and is_under_way else self._kernel.clock()
+            ),
             older_than=self._call.older_than,
             who=self._call.who,
-            rewritten_files=0 if is_under_way else self._format.files_to_rewrite(),
-            log_files=self._format.earlier_log_files(),
+            rewritten_files=0 if is_under_way else self._format.count_files_to_rewrite(),
+            log_files=self._format.count_earlier_log_files(),
             data_files=len(unneeded),
             data_bytes=sum(unneeded),
             left=tuple(map(str, self._find_holders(first))),
@@ -706,7 +723,7 @@ class EraseRun:
 
     def _start_erasure(self) -> Erasure:
         key, branch = self._call.key, self._kernel.formats.default_branch
-        content = self._lake.content_at(self._kernel.references.get(branch).head, key)
+        content = self._lake.content_at(self._kernel.references.get_reference(branch).head, key)
         if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' on '{branch}'\n  To erase a table that was dropped: --dropped "
@@ -723,10 +740,10 @@ class EraseRun:
 def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
     """Carry out a call: of the table at a key, or of all tables that were dropped there."""
     if not call.dropped:
-        return EraseRun(lake, call, progress).run()
+        return EraseRun(lake, call, progress).erase_now()
     if call.older_than is not None:
         raise InvalidRequest("older_than cannot be used with dropped tables, which are erased completely")
-    tables = [table for key, table in dropped_tables(lake) if key == call.key]
+    tables = [table for key, table in list_dropped_tables(lake) if key == call.key]
     if not tables:
         raise KeyNotFound(
             f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
@@ -734,7 +751,7 @@ def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
         )
     plugins = [(lake.find_plugin(table, was_dropped=True), table) for table in tables]
     erasures = [plugin.dropped_erasure(call, table) for plugin, table in plugins if plugin is not None]
-    return _sum_up([EraseRun(lake, call, progress, erasure).run() for erasure in erasures])
+    return _sum_up([EraseRun(lake, call, progress, erasure).erase_now() for erasure in erasures])
 
 
 def _sum_up(erased: Sequence[ErasedTable]) -> ErasedTable:
@@ -753,13 +770,15 @@ def _sum_up(erased: Sequence[ErasedTable]) -> ErasedTable:
     )
 
 
-def states_of(kernel: Kernel, table: UUID | None, progress: Progress = silent) -> Iterator[AnyContent]:
+def list_retained_states(
+    kernel: Kernel, table: UUID | None, progress: Progress = show_no_progress
+) -> Iterator[AnyContent]:
     """The states of a table that kept commits have, also those from before its horizon; some repeatedly."""
-    return (content for _, content in dated_states_of(kernel, table, progress))
+    return (content for _, content in list_dated_states(kernel, table, progress))
 
 
-def dated_states_of(
-    kernel: Kernel, table: UUID | None, progress: Progress = silent
+def list_dated_states(
+    kernel: Kernel, table: UUID | None, progress: Progress = show_no_progress
 ) -> Iterator[tuple[int, AnyContent]]:
     """The same, each with the time of a commit that made it so."""
 
@@ -767,18 +786,20 @@ def dated_states_of(
         commit_id: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[int, AnyContent]]:
         values = (
-            kernel.state(commit_id).scan() if is_first else _changed_values(kernel, commit.parent, commit_id)
+            kernel.read_state(commit_id).scan()
+            if is_first
+            else _list_changed_values(kernel, commit.parent, commit_id)
         )
         for stored, value in values:
             if not stored.startswith(RESERVED):
-                content = content_of(kernel.objects, value)
+                content = read_content(kernel.objects, value)
                 if content is not None and content.id == table:
                     yield commit.time_us, content
 
-    return RetainedHistory(kernel, values_of_commit, progress).unseen()
+    return RetainedHistory(kernel, values_of_commit, progress).list_unseen()
 
 
-def _changed_values(
+def _list_changed_values(
     kernel: Kernel, before: ObjectId, after: ObjectId
 ) -> Iterator[tuple[bytes, Value | None]]:
-    return ((stored, now) for stored, _, now in kernel.differing(before, after))
+    return ((stored, now) for stored, _, now in kernel.iterate_differences(before, after))

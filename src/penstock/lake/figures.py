@@ -51,15 +51,15 @@ def gather_figures(
     """
     call.check_sendable()
     days: tuple[DayCount, ...] = ()
-    if call.includes(FigureKind.COMMITS):
+    if call.includes_kind(FigureKind.COMMITS):
         commits = catalogue.do(ListCommits(ref=call.ref, via=call.via, limit=COMMITS_COUNTED))
         days = count_days([commit.time for commit in commits], is_cut=len(commits) == COMMITS_COUNTED)
     requests: tuple[RequestCounts, ...] | None = None
-    if call.includes(FigureKind.REQUESTS):
+    if call.includes_kind(FigureKind.REQUESTS):
         requests = read_requests() if read_requests is not None else catalogue.do(CountRequests())
     waiting: tuple[PublishingLag, ...] = ()
     published = 0
-    if call.includes(FigureKind.PUBLISHING):
+    if call.includes_kind(FigureKind.PUBLISHING):
         statuses = catalogue.do(load_member("lake.publishing")(limit=PAGE_MAX))
         published = len(statuses)
         waiting = tuple(
@@ -74,7 +74,7 @@ def gather_figures(
             for status in statuses
             if status.backlog or status.alarm
         )
-    table = call.table if call.includes(FigureKind.SIZES) else None
+    table = call.table if call.includes_kind(FigureKind.SIZES) else None
     return Figures(
         commits=days,
         requests=requests,
@@ -106,9 +106,9 @@ def measure_table(table: Table) -> TableFigures:
     """How large a table is where it is looked at, and was at its latest versions."""
     described = describe_managed_table(table)
     counter = SizeCounter()
-    are_all = all(counter.add(file) for file in described.list_files())
+    are_all = all(counter.count_file(file) for file in described.list_files())
     versions, sizes = described.list_versions(VERSIONS_MAX), described.list_sizes(VERSIONS_MAX)
-    return counter.figures(table.key, versions, sizes, are_all=are_all)
+    return counter.make_figures(table.key, versions, sizes, are_all=are_all)
 
 
 def describe_managed_table(table: Table) -> DescribedTable:
@@ -126,7 +126,7 @@ class SizeCounter:
         self.files = self.size_bytes = 0
         self._counts = [0] * (len(SIZE_BOUNDS) + 1)
 
-    def add(self, file: FileFacts) -> bool:
+    def count_file(self, file: FileFacts) -> bool:
         """Count a file; ``False`` if so many were counted that it is left out."""
         if self.files == FILES_COUNTED_MAX:
             return False
@@ -136,7 +136,7 @@ class SizeCounter:
             self._counts[sum(file.size_bytes >= bound for bound in SIZE_BOUNDS)] += 1
         return True
 
-    def figures(
+    def make_figures(
         self, key: Key, versions: Iterable[VersionFacts], sizes: Iterable[PastTableSize], *, are_all: bool
     ) -> TableFigures:
         """What was counted, with the sizes of the past, of which the newest comes first."""

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.description import read_description
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import POOL, Place, Places
 from penstock.stores.port import Store
@@ -53,7 +53,7 @@ class ForkNotes:
     def __init__(self, store: Store, places: Places) -> None:
         self._store, self._places = store, places
 
-    def pinned_us(self) -> int:
+    def find_pinned_time_us(self) -> int:
         """Up to which time files may be those of a fork other than this lake itself; -1 if there is none.
 
         A note that cannot be read may be of any fork. Files that were moved to other roots tell no time any
@@ -62,14 +62,14 @@ class ForkNotes:
         others = [*self._read_others_notes()]
         if others and read_description(self._store).moved_roots:
             return FOREVER_US
-        return max((_until_us(entry, note) for _, entry, note in others), default=-1)
+        return max((_latest_file_time_us(entry, note) for _, entry, note in others), default=-1)
 
     def describe_others(self) -> Iterator[tuple[str, str]]:
         """Where each fork is other than this lake itself, and the address of its note."""
         for address, _, note in self._read_others_notes():
             yield "an unknown location" if note is None else note.target, address
 
-    def begin(self, forked_from: str, target: str, found: str | None) -> None:
+    def note_begun_fork(self, forked_from: str, target: str, found: str | None) -> None:
         """Note that a fork is under way, unless it is noted as complete: then the lake that was ``found`` at
         the target is the one in the note.
 
@@ -82,7 +82,7 @@ class ForkNotes:
                 note = ForkNote(forked_from=forked_from, target=target)
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
-    def complete(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
+    def note_complete_fork(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
         """Note that a fork is complete, and since when; unless that is noted."""
         for pool in self._open_pools():
             (data,) = pool.read([_note_name(target)])
@@ -111,7 +111,7 @@ class ForkNotes:
     def _open_pools(self) -> Iterator[Place]:
         lake = read_description(self._store)
         for root in (lake.warehouse,) if lake.warehouse else lake.roots:
-            yield self._places.at(f"{root.rstrip('/')}/{POOL}")
+            yield self._places.open_place(f"{root.rstrip('/')}/{POOL}")
 
     def _read_others_notes(self) -> Iterator[tuple[str, BucketEntry, ForkNote | None]]:
         """The address of each note that is not this lake's own, and the note if it can be read."""
@@ -130,7 +130,7 @@ def _read_notes(pool: Place) -> Iterator[tuple[BucketEntry, ForkNote | None]]:
             yield entry, _decode_note(data)
 
 
-def _until_us(entry: BucketEntry, note: ForkNote | None) -> int:
+def _latest_file_time_us(entry: BucketEntry, note: ForkNote | None) -> int:
     """Files have their times from the storage, as the note has, and the lake's clock may be behind that."""
     return FOREVER_US if note is None or note.until_us is None else max(note.until_us, entry.modified_us)
 
@@ -141,6 +141,6 @@ def _note_name(target: str) -> str:
 
 def _decode_note(data: bytes) -> ForkNote | None:
     try:
-        return json_decoder(ForkNote).decode(data)
+        return get_json_decoder(ForkNote).decode(data)
     except msgspec.MsgspecError:
         return None

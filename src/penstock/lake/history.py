@@ -28,11 +28,13 @@ class LakeHistory(CallMaker):
     def changes(self, revision: str | Commit | None = None) -> list[Difference]:
         """What a commit changed, compared with its first parent."""
         revision = revision.id if isinstance(revision, Commit) else revision
-        commit, via = self._pin(self._or_default(revision))
+        commit, via = self._pin_revision(self._or_default(revision))
         call = calls.GetChanges(revision=commit, via=via)
         return Differences(self.pages(call, None, lambda last: {"after": last.key}))
 
-    def _pin(self, revision: str, limit: int | None = None, via: str | None = None) -> tuple[str, str | None]:
+    def _pin_revision(
+        self, revision: str, limit: int | None = None, via: str | None = None
+    ) -> tuple[str, str | None]:
         """A revision that a list is asked for at, and the reference that led to it.
 
         A list that comes in several pages is asked for at one commit, whatever happens in between.
@@ -62,7 +64,7 @@ class LakeHistory(CallMaker):
         ``ref``, where that is a commit id. What is told here, or by ``diff`` and ``changes``, does not count
         as read in a transaction.
         """
-        start, via = self._pin(self._or_default(ref), limit, via)
+        start, via = self._pin_revision(self._or_default(ref), limit, via)
         call = calls.ListCommits(
             ref=start,
             via=via,
@@ -113,7 +115,7 @@ class LakeHistory(CallMaker):
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
         """Return the differences between two references or commits, at a key and below it, or everywhere."""
-        (first, first_via), (second, second_via) = self._pin(before), self._pin(after)
+        (first, first_via), (second, second_via) = self._pin_revision(before), self._pin_revision(after)
         scope = Key.parse(prefix) if prefix is not None else None
         call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
         return Differences(self.pages(call, None, lambda last: {"after": last.key}))

@@ -38,12 +38,12 @@ class JobStart(msgspec.Struct, frozen=True):
     """How long files stay that nobody has committed."""
 
     @classmethod
-    def now(cls, lake: Lake) -> JobStart:
+    def at_lake_time(cls, lake: Lake) -> JobStart:
         """A job that is about to begin. Its files are younger than it."""
         return cls(time.monotonic(), time.time(), _cached_grace_s(lake))
 
     @classmethod
-    def at(cls, lake: Lake, time_us: int) -> JobStart:
+    def at_time(cls, lake: Lake, time_us: int) -> JobStart:
         """A job that began in another process."""
         time_s = time_us / 1_000_000
         return cls(time.monotonic() - max(0.0, time.time() - time_s), time_s, _cached_grace_s(lake))

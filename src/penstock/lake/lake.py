@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, NotFound
 from penstock.formats.registry import load_member
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake import calls
 from penstock.lake.answers import (
     About,
@@ -23,7 +23,7 @@ from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveE
 from penstock.lake.call import CommitOptions, commit_fields
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
+from penstock.lake.checks import CheckInfo, Proposed, add_check, list_checks, remove_check
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.history import LOG_LIMIT, LakeHistory
@@ -36,7 +36,7 @@ from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.read_set import NotedReads, note_reads
-from penstock.lake.transactions.runner import TransactionRun, run
+from penstock.lake.transactions.runner import TransactionRun, run_in_transaction
 from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
@@ -78,7 +78,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
 
     def __init__(self, catalogue: Catalogue, author: str | None = None) -> None:
         self._catalogue = catalogue
-        self.author = author if author is not None else _current_user()
+        self.author = author if author is not None else _find_current_user()
         self._known_about: About | None = None
         if not isinstance(catalogue, EmptyPlace):
             self._known_about = catalogue.do(calls.GetAbout())
@@ -107,7 +107,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
     def catalogue(self) -> Catalogue:
         """The catalogue that answers calls, for servers of the lake. A missing lake is created."""
         if isinstance(self._current_catalogue, EmptyPlace):
-            return self._current_catalogue.open(makes=True)
+            return self._current_catalogue.open_or_make_lake(makes=True)
         return self._current_catalogue
 
     @property
@@ -129,7 +129,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
         """
         catalogue = self._current_catalogue
         if isinstance(catalogue, EmptyPlace) and makes_lake:
-            catalogue = catalogue.open(makes=True)
+            catalogue = catalogue.open_or_make_lake(makes=True)
         if isinstance(catalogue, Embedded):
             catalogue.kernel.store.require_writable()
 
@@ -180,7 +180,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
             )
         catalogue.finish_background(timeout_s)
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         """Run a call. The error for a name that does not exist suggests a similar one."""
         catalogue = self._current_catalogue
         try:
@@ -425,7 +425,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
         *,
         on: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> RowDiff:
         """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
 
@@ -569,7 +569,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
         and raised after the last try, with the number of ``tries`` in its details. A failed check or an
         unknown outcome is raised at once; ``OutcomeUnknown`` says how to find out.
         """
-        return run(self, function, target, retries, options)
+        return run_in_transaction(self, function, target, retries, options)
 
     def transactions(
         self,
@@ -610,7 +610,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
 
     def checks(self) -> list[CheckInfo]:
         """The checks of this process, in the order in which they run."""
-        return checks_of(self)
+        return list_checks(self)
 
     def expect(
         self, name: str, sql: str, branch: str | None = None, *, missing_ok: bool = False
@@ -651,7 +651,7 @@ class Lake(LakeHistory, LakeMerges, LakeMaintenance):
         return publish(self, branch, self._or_default(into), **options)
 
 
-def _current_user() -> str:
+def _find_current_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

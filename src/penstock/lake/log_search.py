@@ -13,10 +13,16 @@ import msgspec
 from penstock.errors import InvalidRequest, TimedOut
 from penstock.kernel.history import CommitWalk
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import carried_keys, count_carried, diff_commits, has_grown, prefix_end
-from penstock.kernel.objects import content_of
+from penstock.kernel.lake_state import (
+    count_recent_changes,
+    diff_commits,
+    find_prefix_end,
+    has_grown,
+    list_recently_changed_keys,
+)
+from penstock.kernel.objects import read_content
 from penstock.lake.answers import Difference, LogSearch
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -41,21 +47,23 @@ class CommitCriteria(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_before(self, commit: CommitObject) -> bool:
         """Whether a commit is older than all that are wanted."""
-        return self.since is not None and utc(commit.time_us) < self.since
+        return self.since is not None and to_utc_datetime(commit.time_us) < self.since
 
 
-class _Choice:
+class _CommitChoice:
     """Which commits of one walk match a filter."""
 
     def __init__(self, kernel: Kernel, chosen: CommitCriteria) -> None:
         self._chosen = chosen
         self._changes = KeyChanges(kernel, chosen.key) if chosen.key is not None else None
 
-    def matches(self, commit_id: ObjectId, commit: CommitObject) -> bool:
+    def matches_commit(self, commit_id: ObjectId, commit: CommitObject) -> bool:
         chosen = self._chosen
-        if chosen.is_before(commit) or (chosen.until is not None and utc(commit.time_us) > chosen.until):
+        if chosen.is_before(commit) or (
+            chosen.until is not None and to_utc_datetime(commit.time_us) > chosen.until
+        ):
             return False
-        if self._changes is not None and not self._changes.has(commit_id, commit):
+        if self._changes is not None and not self._changes.has_change(commit_id, commit):
             return False
         if chosen.author is not None and chosen.author not in (commit.authors or (commit.committer,)):
             return False
@@ -77,46 +85,46 @@ class KeyChanges:
         self._places: list[int] = []
         """Which of the changes that it carries are about the key."""
 
-    def has(self, commit_id: ObjectId, commit: CommitObject) -> bool:
+    def has_change(self, commit_id: ObjectId, commit: CommitObject) -> bool:
         """Whether a commit changed it, compared with its first parent."""
         objects = self._kernel.objects
-        parent = self._kernel.history.link(commit.parent)
+        parent = self._kernel.history.read_ancestor(commit.parent)
         is_known, self._next = commit_id == self._next, None
         if parent is None:
             return False
         if has_grown(parent, commit):
             if not is_known:
-                names = carried_keys(objects, commit)
+                names = list_recently_changed_keys(objects, commit)
                 self._places = [place for place, name in enumerate(names) if self._is_about_table(name)]
             self._next = commit.parent
-            own = range(count_carried(parent), count_carried(commit))
+            own = range(count_recent_changes(parent), count_recent_changes(commit))
             if not any(place in own for place in self._places):
                 return False
         return any(
             diff_commits(objects, parent, commit, start, stop)
-            for start, stop in ((self._stored, self._below), (self._below, prefix_end(self._below)))
+            for start, stop in ((self._stored, self._below), (self._below, find_prefix_end(self._below)))
         )
 
     def _is_about_table(self, name: bytes) -> bool:
         return name == self._stored or name.startswith(self._below)
 
 
-def matching(
+def find_matching_commits(
     kernel: Kernel, commits: CommitWalk, chosen: CommitCriteria, all_parents: bool
 ) -> Iterator[Commit]:
     """The commits of a walk that match. ``TimedOut`` says how far they were looked at."""
-    choice = _Choice(kernel, chosen)
+    choice = _CommitChoice(kernel, chosen)
     last: tuple[ObjectId, CommitObject] | None = None
     try:
         for last in commits:
             if chosen.is_before(last[1]) and not all_parents:
                 return
-            if choice.matches(*last):
-                yield Commit.of(*last)
+            if choice.matches_commit(*last):
+                yield Commit.from_stored(*last)
     except TimedOut as late:
         if last is None:
             raise
-        commit = Commit.of(*last)
+        commit = Commit.from_stored(*last)
         raise TimedOut(
             f"{late.message}\n  The log was searched back to commit {commit.id}, of "
             f"{commit.time:%Y-%m-%d %H:%M:%S} UTC. Search a part of the log at a time: newer commits with "
@@ -126,7 +134,7 @@ def matching(
         ) from None
 
 
-def search(
+def search_commits(
     kernel: Kernel,
     commits: CommitWalk,
     chosen: CommitCriteria,
@@ -141,15 +149,15 @@ def search(
     least, so that whoever goes on where it stopped comes to the end.
     """
     check_search(limit, within)
-    choice, matched = _Choice(kernel, chosen), list[Commit]()
+    choice, matched = _CommitChoice(kernel, chosen), list[Commit]()
     searched = 0
     last: tuple[ObjectId, CommitObject] | None = None
     try:
         for commit_id, commit in commits:
             if chosen.is_before(commit) and not all_parents:
                 return LogSearch(commits=tuple(matched), searched=searched + 1)
-            if choice.matches(commit_id, commit):
-                matched.append(Commit.of(commit_id, commit))
+            if choice.matches_commit(commit_id, commit):
+                matched.append(Commit.from_stored(commit_id, commit))
             searched, last = searched + 1, (commit_id, commit)
             if searched == within or len(matched) == limit:
                 break
@@ -160,7 +168,7 @@ def search(
             raise
     if last is None or commits.is_at_end:
         return LogSearch(commits=tuple(matched), searched=searched)
-    reached = Commit.of(*last)
+    reached = Commit.from_stored(*last)
     return LogSearch(commits=tuple(matched), searched=searched, reached=reached.id, reached_time=reached.time)
 
 
@@ -182,7 +190,7 @@ class LogPages:
         self._ends: OrderedDict[tuple[ObjectId, ObjectId], CommitWalk] = OrderedDict()
         self._lock = Lock()
 
-    def keep(self, start: ObjectId, last: ObjectId, commits: CommitWalk) -> None:
+    def remember_page(self, start: ObjectId, last: ObjectId, commits: CommitWalk) -> None:
         """Keep the place of a walk that began at ``start`` and has come to ``last``."""
         if commits.width > WIDTH_MAX:
             return
@@ -192,14 +200,14 @@ class LogPages:
             while len(self._ends) > PAGES_KEPT:
                 self._ends.popitem(last=False)
 
-    def after(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> CommitWalk:
+    def continue_walk(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> CommitWalk:
         """The commits of a log that come after one of them; ``InvalidRequest`` if it is not in the log."""
         with self._lock:
             walk = self._ends.get((start, last))
             if walk is not None:
                 self._ends.move_to_end((start, last))
                 return walk.copy()
-        commits, goal = kernel.walk(start, all_parents=True), kernel.history.commit(last)
+        commits, goal = kernel.walk_commits(start, all_parents=True), kernel.history.read_commit(last)
         for commit_id, commit in commits:
             if commit_id == last:
                 return commits
@@ -213,31 +221,33 @@ def not_in_log_error(last: ObjectId) -> InvalidRequest:
     return InvalidRequest(f"commit {last.hex()} is not in the log, so the listing cannot continue after it")
 
 
-def differences(
+def list_differences(
     kernel: Kernel, before: ObjectId, after: ObjectId, prefix: Key | None = None, start: Key | None = None
 ) -> Iterator[Difference]:
     """What differs between two commits, at a key and below it, or everywhere; after a key, or all."""
     begin = start.encode() + b"\0" if start is not None else b""
-    for first, stop in ranges(prefix):
+    for first, stop in find_key_ranges(prefix):
         if stop is not None and begin >= stop:
             continue
-        for key, old, new in kernel.differing(before, after, max(first, begin), stop):
+        for key, old, new in kernel.iterate_differences(before, after, max(first, begin), stop):
             if not key.startswith(RESERVED):
                 yield Difference(
-                    Key.decode(key), content_of(kernel.objects, old), content_of(kernel.objects, new)
+                    Key.decode(key), read_content(kernel.objects, old), read_content(kernel.objects, new)
                 )
 
 
-def changes_of(kernel: Kernel, commit: ObjectId, start: Key | None = None) -> Iterator[Difference]:
+def list_changes_of_commit(
+    kernel: Kernel, commit: ObjectId, start: Key | None = None
+) -> Iterator[Difference]:
     """What a commit changed, compared with its first parent."""
     if commit == NO_COMMIT:
         return iter(())
-    return differences(kernel, kernel.history.commit(commit).parent, commit, start=start)
+    return list_differences(kernel, kernel.history.read_commit(commit).parent, commit, start=start)
 
 
-def ranges(prefix: Key | None) -> list[tuple[bytes, bytes | None]]:
+def find_key_ranges(prefix: Key | None) -> list[tuple[bytes, bytes | None]]:
     """Where stored keys lie: a key and what is below it, or all."""
     if prefix is None:
         return [(b"", None)]
     stored = prefix.encode()
-    return [(stored, stored + b"\0"), (stored + b"\0", prefix_end(stored + b"\0"))]
+    return [(stored, stored + b"\0"), (stored + b"\0", find_prefix_end(stored + b"\0"))]

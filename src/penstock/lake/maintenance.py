@@ -8,18 +8,18 @@ import msgspec
 
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import CheckResult
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.sweep import SweepResult
 from penstock.lake import calls
 from penstock.lake.answers import About, ErasedTable, SweptFiles, SweptTable, join_swept
 from penstock.lake.call_maker import CallMaker
 from penstock.lake.notebook_progress import show_progress
-from penstock.lake.plugins import sweep_calls
+from penstock.lake.plugins import list_sweep_calls
 from penstock.lake.resync_calls import Resync, ResyncResult
-from penstock.lake.tokens import new_token
+from penstock.lake.tokens import make_token
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
-from penstock.model.names import moment
+from penstock.model.names import parse_moment
 from penstock.model.tokens import Token
 
 
@@ -60,7 +60,7 @@ class LakeMaintenance(CallMaker):
         return self.do(calls.ChangeRoots(remove=locations)).roots
 
     @show_progress
-    def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> SweepResult:
+    def sweep(self, *, dry_run: bool = False, progress: Progress = show_no_progress) -> SweepResult:
         """Remove unreferenced objects that are older than the lake's grace period.
 
         A lake that was opened with a shorter one, by ``Settings(grace_s=…)``, is swept by it only with
@@ -75,7 +75,7 @@ class LakeMaintenance(CallMaker):
         *,
         remove_data: bool = False,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> list[SweptTable]:
         """Remove unneeded files of Delta and Lance tables, of one table or of all; returns what was removed.
 
@@ -104,7 +104,7 @@ class LakeMaintenance(CallMaker):
         all_references: bool = False,
         dropped: bool = False,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> ErasedTable:
         """Erase the deleted rows of a table and its history before now; returns what is left to remove.
 
@@ -125,7 +125,7 @@ class LakeMaintenance(CallMaker):
         """
         call = calls.EraseTable(
             key=Key.parse(key),
-            older_than=None if older_than is None else moment(older_than, now_us()),
+            older_than=None if older_than is None else parse_moment(older_than, now_us()),
             all_references=all_references,
             dropped=dropped,
             dry_run=dry_run,
@@ -135,7 +135,7 @@ class LakeMaintenance(CallMaker):
 
     @show_progress
     def sweep_files(
-        self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
+        self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = show_no_progress
     ) -> SweptFiles:
         """Remove unneeded files that tables of a format share, and files that ended jobs left behind.
 
@@ -143,7 +143,9 @@ class LakeMaintenance(CallMaker):
         setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
         name one, all stay, and the answer says why.
         """
-        swept = [self.do(kind(remove_data=remove_data, dry_run=dry_run), progress) for kind in sweep_calls()]
+        swept = [
+            self.do(kind(remove_data=remove_data, dry_run=dry_run), progress) for kind in list_sweep_calls()
+        ]
         return join_swept(swept)
 
     @show_progress
@@ -153,7 +155,7 @@ class LakeMaintenance(CallMaker):
         *,
         leave_own: bool = False,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> ResyncResult:
         """Import the versions that the logs and folders of tables have and the lake lacks, of one table or of
         all: for example after the lake's database was restored from a backup.
@@ -170,7 +172,7 @@ class LakeMaintenance(CallMaker):
         return self.do(call, progress)
 
     @show_progress
-    def fsck(self, progress: Progress = silent) -> CheckResult:
+    def fsck(self, progress: Progress = show_no_progress) -> CheckResult:
         """Check every reachable object's hash, order and shape."""
         return self.do(calls.Fsck(), progress)
 
@@ -186,7 +188,7 @@ class LakeMaintenance(CallMaker):
         The text is not stored: the lake keeps only a hash of its secret. Names of tokens are unique, unless
         one ``replaces`` the other, given by its id: both are the same writer until the old one is revoked.
         """
-        text, call = new_token(name, grants, expires, replaces)
+        text, call = make_token(name, grants, expires, replaces)
         self.do(call)
         return text
 

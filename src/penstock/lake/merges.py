@@ -44,8 +44,8 @@ class LakeMerges(CallMaker):
                 source=source,
                 into=into,
                 said=calls.describe_commit(message, author),
-                keys=_key_merges(keys),
-                default=_mode(default),
+                keys=_parse_key_merges(keys),
+                default=_parse_merge_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
@@ -74,8 +74,8 @@ class LakeMerges(CallMaker):
                 commits=(commits,) if isinstance(commits, str) else tuple(commits),
                 onto=onto,
                 said=calls.describe_commit(message),
-                keys=_key_merges(keys),
-                default=_mode(default),
+                keys=_parse_key_merges(keys),
+                default=_parse_merge_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
@@ -101,7 +101,7 @@ class LakeMerges(CallMaker):
                 commit=commit,
                 on=on,
                 said=calls.describe_commit(message, author),
-                keys=_key_merges(keys),
+                keys=_parse_key_merges(keys),
                 if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
@@ -134,10 +134,10 @@ class LakeMerges(CallMaker):
         """
         return self.do(
             calls.Restore(
-                keys=_keys(keys),
+                keys=_parse_keys(keys),
                 namespace=None if namespace is None else Key.parse(namespace),
                 all=all,
-                leave=_keys(leave),
+                leave=_parse_keys(leave),
                 to=to.id if isinstance(to, Commit) else to,
                 version=version,
                 branch=branch,
@@ -164,8 +164,8 @@ class LakeMerges(CallMaker):
             calls.Rebase(
                 branch=branch,
                 onto=onto,
-                keys=_key_merges(keys),
-                default=_mode(default),
+                keys=_parse_key_merges(keys),
+                default=_parse_merge_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
@@ -174,24 +174,24 @@ class LakeMerges(CallMaker):
         )
 
 
-def _keys(keys: str | Key | Sequence[str | Key]) -> tuple[Key, ...]:
+def _parse_keys(keys: str | Key | Sequence[str | Key]) -> tuple[Key, ...]:
     return (Key.parse(keys),) if isinstance(keys, str | Key) else tuple(map(Key.parse, keys))
 
 
-def _key_merges(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
-    return {str(Key.parse(key)): _key_merge(how) for key, how in (keys or {}).items()}
+def _parse_key_merges(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
+    return {str(Key.parse(key)): _parse_key_merge(how) for key, how in (keys or {}).items()}
 
 
-def _key_merge(how: HowToMerge) -> KeyMerge:
+def _parse_key_merge(how: HowToMerge) -> KeyMerge:
     if isinstance(how, KeyMerge):
         return how
     if isinstance(how, Mapping):
         check_folder = load_member("merge.folder")
-        return KeyMerge(paths={check_folder(path): _mode(mode) for path, mode in how.items()})
-    return KeyMerge(mode=_mode(how))
+        return KeyMerge(paths={check_folder(path): _parse_merge_mode(mode) for path, mode in how.items()})
+    return KeyMerge(mode=_parse_merge_mode(how))
 
 
-def _mode(name: MergeMode | str) -> MergeMode:
+def _parse_merge_mode(name: MergeMode | str) -> MergeMode:
     try:
         return MergeMode(name)
     except ValueError:

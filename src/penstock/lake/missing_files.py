@@ -15,12 +15,12 @@ from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT
 
 
-def missing_files(lake: Lake) -> Iterator[MissingFile]:
+def list_missing_files(lake: Lake) -> Iterator[MissingFile]:
     """All files that are gone, of the tables at all branches and tags of an embedded lake."""
     catalogue = lake.catalogue
     if not isinstance(catalogue, Embedded) or not catalogue.has_any_tables():
         return
-    horizons = TableHorizons.read(catalogue.kernel.store, catalogue.kernel.formats)
+    horizons = TableHorizons.read_horizons(catalogue.kernel.store, catalogue.kernel.formats)
     searches = {plugin.name: plugin.missing_files() for plugin in catalogue.plugins}
     seen: set[tuple[str, bytes]] = set()
     for reference in (*lake.branches(), *lake.tags()):

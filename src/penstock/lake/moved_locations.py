@@ -21,15 +21,15 @@ from penstock.storage.moved_roots import MovedRoots
 T = TypeVar("T")
 
 
-def call_inside(call: T, moved: MovedRoots) -> T:
+def call_with_lake_locations(call: T, moved: MovedRoots) -> T:
     """A call with the locations by which the lake knows its tables."""
-    changed: T = _map_locations(call, moved.to_lake)
+    changed: T = _map_locations(call, moved.map_to_lake)
     return changed
 
 
-def answer_outside(answer: T, moved: MovedRoots) -> T:
+def answer_with_storage_locations(answer: T, moved: MovedRoots) -> T:
     """An answer with the locations where files are."""
-    changed: T = _map_locations(answer, moved.to_storage)
+    changed: T = _map_locations(answer, moved.map_to_storage)
     return changed
 
 
@@ -40,7 +40,7 @@ def note_in_error(problem: PenstockError, moved: MovedRoots) -> None:
     problem.details = {name: _translate_texts(value, moved) for name, value in problem.details.items()}
 
 
-def location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+def list_location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields of a call, a content or a value in an answer that are locations, or addresses below one."""
     if issubclass(kind, ManagedTable):
         return ("location",)
@@ -51,7 +51,7 @@ def location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 def _map_locations(value: Any, change: Callable[[str], str]) -> Any:
     """A value with other locations; the very same one if it has none that change."""
     if isinstance(value, msgspec.Struct):
-        names = location_fields(type(value))
+        names = list_location_fields(type(value))
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)
@@ -89,7 +89,7 @@ def _move_text(text: str, moved: MovedRoots) -> str:
 
 def _translate_texts(value: Any, moved: MovedRoots) -> Any:
     if isinstance(value, str):
-        return moved.to_storage(value)
+        return moved.map_to_storage(value)
     if isinstance(value, list | tuple):
         return (
             type(value)(_translate_texts(item, moved) for item in value)

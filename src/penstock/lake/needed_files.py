@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.formats.plugin import NeededFolder
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class NeededFiles:
     """Looks at all kept commits of a lake, once, and tells which files they need."""
 
-    def __init__(self, lake: Embedded, progress: Progress = silent) -> None:
+    def __init__(self, lake: Embedded, progress: Progress = show_no_progress) -> None:
         self._lake, self._progress = lake, progress
         self.problems: list[str] = []
         """What stands against knowing what some folder needs."""
 
-    def folders(self) -> Iterator[NeededFolder]:
+    def list_needed_folders(self) -> Iterator[NeededFolder]:
         """All folders in which something is needed. ``Damaged`` if history cannot be walked."""
         if not self._lake.has_any_tables():
             return

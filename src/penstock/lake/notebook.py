@@ -14,7 +14,7 @@ from penstock.formats.rows.row_values import list_rows
 from penstock.lake.answers import Difference
 from penstock.lake.plugins import find_format
 from penstock.model import html
-from penstock.model.commit_graph import graph
+from penstock.model.commit_graph import draw_commit_graph
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable, Unknown
 
@@ -34,12 +34,12 @@ CHANGE: Final = "_change_type"
 TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
-def _show(build: Callable[[], list[str]], title: str) -> str:
+def _show_or_title(build: Callable[[], list[str]], title: str) -> str:
     """A block, or the title with what stands against more."""
     try:
-        return html.block(*build())
+        return html.show_block(*build())
     except PenstockError as problem:
-        return html.block(html.heading(title), html.line(problem.message))
+        return html.show_block(html.show_heading(title), html.show_line(problem.message))
 
 
 def show_lake(lake: Lake) -> str:
@@ -50,8 +50,8 @@ def show_lake(lake: Lake) -> str:
         tags = lake.tags(limit=ITEMS_SHOWN + 1)
         snapshot = lake.at().outside_read_set
         return [
-            html.heading("Lake", lake.url),
-            html.table(
+            html.show_heading("Lake", lake.url),
+            html.show_table(
                 (),
                 [
                     ("branches", _format_names([branch.name for branch in branches])),
@@ -61,7 +61,7 @@ def show_lake(lake: Lake) -> str:
             *_list_tables(snapshot, lake.default_branch),
         ]
 
-    return _show(build, f"Lake {lake.url}")
+    return _show_or_title(build, f"Lake {lake.url}")
 
 
 def show_reference(named: NamedReference) -> str:
@@ -70,19 +70,20 @@ def show_reference(named: NamedReference) -> str:
     def build() -> list[str]:
         snapshot = named.snapshot().outside_read_set
         return [
-            html.heading(f"{type(named).__name__} {named.name}", snapshot.id[:ID_CHARS]),
+            html.show_heading(f"{type(named).__name__} {named.name}", snapshot.id[:ID_CHARS]),
             *(_commit_lines(named.log(limit=1))),
             *_list_tables(snapshot, named.name),
         ]
 
-    return _show(build, f"{type(named).__name__} {named.name}")
+    return _show_or_title(build, f"{type(named).__name__} {named.name}")
 
 
 def show_snapshot(snapshot: Snapshot) -> str:
     """The lake at a commit: its tables."""
     title = f"Lake at {snapshot.id[:ID_CHARS]}"
-    return _show(
-        lambda: [html.heading(title), *_list_tables(snapshot.outside_read_set, snapshot.id[:ID_CHARS])], title
+    return _show_or_title(
+        lambda: [html.show_heading(title), *_list_tables(snapshot.outside_read_set, snapshot.id[:ID_CHARS])],
+        title,
     )
 
 
@@ -100,9 +101,9 @@ def _list_tables(snapshot: Snapshot, where: str) -> list[str]:
         if len(rows) > ITEMS_SHOWN:
             break
     if not rows:
-        return [html.line(f"no tables at {where}")]
-    more = [html.line(f"… more: lake.tables(ref={where!r})")] if len(rows) > ITEMS_SHOWN else []
-    return [html.table((f"table at {where}", "format"), rows[:ITEMS_SHOWN]), *more]
+        return [html.show_line(f"no tables at {where}")]
+    more = [html.show_line(f"… more: lake.tables(ref={where!r})")] if len(rows) > ITEMS_SHOWN else []
+    return [html.show_table((f"table at {where}", "format"), rows[:ITEMS_SHOWN]), *more]
 
 
 def _name_format(content: AnyContent | None) -> str:
@@ -119,11 +120,12 @@ def show_log(commits: Sequence[Commit]) -> str:
         for commit in shown
     ]
     lines = [
-        f"{row.node}  {_describe_commit(commit)}" for commit, row in zip(shown, graph(parents), strict=True)
+        f"{row.node}  {_describe_commit(commit)}"
+        for commit, row in zip(shown, draw_commit_graph(parents), strict=True)
     ]
-    more = [html.line(f"… {len(commits) - len(shown)} more")] if len(commits) > len(shown) else []
+    more = [html.show_line(f"… {len(commits) - len(shown)} more")] if len(commits) > len(shown) else []
     count = f"{len(commits)} commit{'s' * (len(commits) != 1)}"
-    return html.block(html.heading("Log", count), html.monospace(lines), *more)
+    return html.show_block(html.show_heading("Log", count), html.show_monospace(lines), *more)
 
 
 def _describe_commit(commit: Commit) -> str:
@@ -132,13 +134,15 @@ def _describe_commit(commit: Commit) -> str:
 
 
 def _commit_lines(commits: Sequence[Commit]) -> list[str]:
-    return [html.line(_describe_commit(commit)) for commit in commits]
+    return [html.show_line(_describe_commit(commit)) for commit in commits]
 
 
 def show_differences(differences: Sequence[Difference]) -> str:
     """Which tables differ."""
     count = f"{len(differences)} difference{'s' * (len(differences) != 1)}"
-    return html.block(html.heading("Diff", count), _list_differences(differences[: ITEMS_SHOWN * 5]))
+    return html.show_block(
+        html.show_heading("Diff", count), _list_differences(differences[: ITEMS_SHOWN * 5])
+    )
 
 
 def _list_differences(differences: Sequence[Difference]) -> str:
@@ -152,7 +156,7 @@ def _list_differences(differences: Sequence[Difference]) -> str:
         )
         for item in differences
     ]
-    return html.table(("", "key", "what", "format"), rows)
+    return html.show_table(("", "key", "what", "format"), rows)
 
 
 def show_versions(versions: Sequence[Any]) -> str:
@@ -169,39 +173,43 @@ def show_versions(versions: Sequence[Any]) -> str:
     ]
     count = f"{len(versions)} version{'s' * (len(versions) != 1)}"
     header = ("version", "time", "by", "operation", "figures")
-    return html.block(html.heading("History", count), html.table(header, rows))
+    return html.show_block(html.show_heading("History", count), html.show_table(header, rows))
 
 
 def show_table(table: Table) -> str:
     """A table: what it is, and its first rows."""
     ref = table.ref if len(table.ref) < len("0" * 64) else table.ref[:ID_CHARS]
     title = f"Table {table.key} at {ref}"
-    return _show(lambda: [html.heading(title), *_preview(table.outside_read_set.scan())], title)
+    return _show_or_title(
+        lambda: [html.show_heading(title), *_preview_rows(table.outside_read_set.scan())], title
+    )
 
 
 def show_rows(rows: RowReader, title: str) -> str:
     """The first rows of anything that has rows."""
-    return _show(lambda: [html.heading(title), *_preview(rows)], title)
+    return _show_or_title(lambda: [html.show_heading(title), *_preview_rows(rows)], title)
 
 
-def _preview(rows: RowReader, first: str = "") -> list[str]:
+def _preview_rows(rows: RowReader, first: str = "") -> list[str]:
     """The first rows; ``first`` is the column that people look at first."""
     names = sorted(rows.arrow_schema.names, key=lambda name: name != first)
     if not names:
-        return [html.line("no columns yet")]
+        return [html.show_line("no columns yet")]
     shown = names[:COLUMNS_SHOWN]
     head = rows.head(ROWS_SHOWN, shown)
     count = rows.num_rows if head.num_rows == ROWS_SHOWN else head.num_rows
     total = f"{count:,} row{'s' * (count != 1)}" if count is not None else f"the first {head.num_rows} rows"
     cut = f", {len(shown)} of {len(names)} columns" if len(shown) < len(names) else ""
     header = [f"{field.name}\n{field.type}" for field in head.schema]
-    return [html.table(header, list_rows(head)), html.line(f"{total}{cut}")]
+    return [html.show_table(header, list_rows(head)), html.show_line(f"{total}{cut}")]
 
 
 def show_row_diff(diff: RowDiff) -> str:
     """Rows that differ."""
     title = f"Rows of {diff.key} that differ"
-    return _show(lambda: [html.heading(title, diff.summary), *_preview(diff, CHANGE)], title)
+    return _show_or_title(
+        lambda: [html.show_heading(title, diff.summary), *_preview_rows(diff, CHANGE)], title
+    )
 
 
 def show_transaction(transaction: Transaction) -> str:
@@ -217,10 +225,10 @@ def show_transaction(transaction: Transaction) -> str:
             ("isolation", info.isolation.value),
             ("expires", "" if info.expires is None else info.expires.strftime(TIME)),
         ]
-        parts = [html.heading(f"Transaction {info.id[:ID_CHARS]}"), html.table((), facts)]
+        parts = [html.show_heading(f"Transaction {info.id[:ID_CHARS]}"), html.show_table((), facts)]
         if info.ended is None:
             written = lake.diff(info.base, transaction.branch)
             parts.append(_list_differences(written))
         return parts
 
-    return _show(build, f"Transaction {transaction.id[:ID_CHARS]}")
+    return _show_or_title(build, f"Transaction {transaction.id[:ID_CHARS]}")

@@ -47,9 +47,11 @@ class NotebookBar:
                 return
             self._next_s = monotonic() + REDRAW_S
             share = f" {min(count / total, 1.0):.0%} of {total:,}" if total else f" {count:,}"
-            self._show(html.block(html.progress(subject, share, count, total)), f"{subject}{share}")
+            self._show_bar(
+                html.show_block(html.show_progress_bar(subject, share, count, total)), f"{subject}{share}"
+            )
 
-    def _show(self, shown: str, text: str) -> None:
+    def _show_bar(self, shown: str, text: str) -> None:
         display: Any = import_module("IPython.display").display
         data = {"text/html": shown, "text/plain": text}
         with suppress(Exception):
@@ -66,7 +68,7 @@ class NotebookBar:
     ) -> None:
         with self._lock:
             if self._handle is not None:
-                self._show("", "")
+                self._show_bar("", "")
 
 
 def show_progress(work: Callable[P, R]) -> Callable[P, R]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
-from penstock.formats.registry import format_metrics
+from penstock.formats.registry import list_format_metrics
 from penstock.kernel.description import (
     LakeDescription,
     is_incomplete_lake,
-    new_description,
+    make_description,
     read_description,
     require_arrived,
     require_no_backup,
@@ -32,13 +32,13 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.names import check_name
 from penstock.model.references import Kind
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 from penstock.stores import DATABASE_FILE, is_local, open_store
-from penstock.stores.lake_directory import directory_of, require_room
+from penstock.stores.lake_directory import find_directory, require_room
 from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
-from penstock.stores.urls import without_secrets
+from penstock.stores.urls import hide_secrets
 
 
 def open_lake(
@@ -79,25 +79,25 @@ def open_lake(
         return Lake(RemoteCatalogue(place, token), author)
     if token is not None:
         raise InvalidRequest("a token can only be used with a server, at http:// or https://")
-    opening = _Opening(settings, tuple(formats), clock, meter, catch_up)
+    opening = _LakeOpener(settings, tuple(formats), clock, meter, catch_up)
     if isinstance(target, Store):
-        return Lake(opening.in_store(target, makes=create is not False), author)
+        return Lake(opening.open_in_store(target, makes=create is not False), author)
     if place.startswith("memory:"):
-        return Lake(opening.in_store(open_store(place, True, clock), makes=create is not False), author)
+        return Lake(opening.open_in_store(open_store(place, True, clock), makes=create is not False), author)
     if not is_local(place):
-        return Lake(opening.in_store(open_store(place, False, clock), makes=False), author)
+        return Lake(opening.open_in_store(open_store(place, False, clock), makes=False), author)
     try:
-        return Lake(opening.find(place), author)
+        return Lake(opening.find_lake(place), author)
     except LakeNotFound:
         if create is False:
             raise
     if create:
-        return Lake(opening.make(place), author)
+        return Lake(opening.make_lake(place), author)
     opening.require_room(place)
-    return Lake(EmptyPlace(place, opening.find, opening.make), author)
+    return Lake(EmptyPlace(place, opening.find_lake, opening.make_lake), author)
 
 
-class _Opening(NamedTuple):
+class _LakeOpener(NamedTuple):
     """How a lake is opened: what a program says of it beside its place."""
 
     settings: Settings | None
@@ -106,14 +106,14 @@ class _Opening(NamedTuple):
     meter: Meter
     catch_up: bool
 
-    def find(self, url: str) -> Embedded:
+    def find_lake(self, url: str) -> Embedded:
         """The lake at a place of this machine; ``LakeNotFound`` if there is none."""
-        return self.in_store(open_store(url, False, self.clock), makes=False)
+        return self.open_in_store(open_store(url, False, self.clock), makes=False)
 
-    def make(self, url: str) -> Embedded:
+    def make_lake(self, url: str) -> Embedded:
         """The lake at a place of this machine, which is made if there is none."""
         self.require_room(url)
-        return self.in_store(open_store(url, True, self.clock), makes=True)
+        return self.open_in_store(open_store(url, True, self.clock), makes=True)
 
     def require_room(self, url: str) -> None:
         """``InvalidRequest`` if there is no lake at a place, and none can be made there."""
@@ -121,16 +121,16 @@ class _Opening(NamedTuple):
             require_room(url)
         except InvalidRequest as problem:
             try:  # what is there may belong to a lake that another process made meanwhile
-                self.find(url).close()
+                self.find_lake(url).close()
             except LakeNotFound:
                 raise problem from None
 
-    def in_store(self, store: Store, *, makes: bool) -> Embedded:
+    def open_in_store(self, store: Store, *, makes: bool) -> Embedded:
         """The lake in a store, which is closed if that fails."""
         if self.meter is not SILENT:
             store = ObservedStore(store, self.meter)
         if isinstance(self.meter, LabelledMeter):
-            self.meter.declare(format_metrics())
+            self.meter.declare(list_format_metrics())
         try:
             try:
                 description = read_description(store)
@@ -138,7 +138,13 @@ class _Opening(NamedTuple):
                 if not makes:
                     raise
                 description = _make_lake(
-                    store, self.clock, "main", _default_warehouse(store), (), self.settings, exist_ok=True
+                    store,
+                    self.clock,
+                    "main",
+                    _choose_default_warehouse(store),
+                    (),
+                    self.settings,
+                    exist_ok=True,
                 )
             require_no_backup(description, store)
             require_arrived(description, store)
@@ -183,14 +189,14 @@ def init_lake(
     Tables are created in ``warehouse`` by default; ``roots`` are further locations where tables may be.
     """
     check_name(default_branch)
-    home = normalise(warehouse) if warehouse else None
-    places = tuple(normalise(root) for root in roots)
+    home = normalise_location(warehouse) if warehouse else None
+    places = tuple(normalise_location(root) for root in roots)
     place = os.fspath(target)
     require_no_server(place)
     require_target(place)
     store = open_store(place, True, now_us)
     try:
-        home = home or _default_warehouse(store)
+        home = home or _choose_default_warehouse(store)
         description = _make_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
         return Lake(_build_embedded(store, description, (), settings, now_us, SILENT), author)
     except BaseException:
@@ -201,7 +207,7 @@ def init_lake(
 def require_target(url: str) -> None:
     """``InvalidRequest`` if a lake that is to be made or copied to a place would lie among other files."""
     if is_local(url) and not url.startswith("memory:"):
-        _Opening(None, (), now_us, SILENT, catch_up=False).require_room(url)
+        _LakeOpener(None, (), now_us, SILENT, catch_up=False).require_room(url)
 
 
 def open_or_make_store(place: str, clock: Clock) -> Store:
@@ -213,9 +219,9 @@ def open_or_make_store(place: str, clock: Clock) -> Store:
         require_target(place)
     if not is_local(place) or place.startswith("memory:"):
         return open_store(place, True, clock)
-    scheme, directory = directory_of(place)
+    scheme, directory = find_directory(place)
     path = directory / DATABASE_FILE if scheme == "sqlite" else directory
-    url = without_secrets(place) if scheme == "file" else f"{scheme}://{path}"
+    url = hide_secrets(place) if scheme == "file" else f"{scheme}://{path}"
     return StoreMadeOnWrite(url, lambda: open_store(place, True, clock))
 
 
@@ -236,7 +242,7 @@ def _build_embedded(
     return catalogue
 
 
-def _default_warehouse(store: Store) -> str:
+def _choose_default_warehouse(store: Store) -> str:
     """Beside the lake's own data, where that is in a directory or a bucket."""
     scheme, _, place = store.url.partition("://")
     if scheme == "sqlite":
@@ -261,7 +267,7 @@ def _make_lake(
     ``Damaged`` if the store holds what is left of a lake.
     """
     require_unused(store)
-    description = new_description(clock(), default_branch, warehouse, roots)
+    description = make_description(clock(), default_branch, warehouse, roots)
     try:
         write_description(store, description, settings=settings)
     except LakeExists:
@@ -282,6 +288,6 @@ def _complete_lake(
     if store.reference(description.default_branch) is not None or not is_incomplete_lake(store):
         return
     with suppress(ReferenceExists, Denied):  # another process makes it, or this one may only read
-        Kernel(store, (), settings, clock).references.create(
+        Kernel(store, (), settings, clock).references.create_reference(
             description.default_branch, Kind.BRANCH, NO_COMMIT
         )

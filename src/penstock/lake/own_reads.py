@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.transactions.calls import GetTransaction
-from penstock.lake.transactions.read_set import transaction_read
+from penstock.lake.transactions.read_set import find_transaction_read
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def own_reads(lake: Lake, request: CatalogRequest, key: Key, branch: str | None)
         if read.table.pin is not None and not read.table.is_past and Key(*read.table.key) == key
     ]
     branches = {written}
-    transaction = transaction_read(written, None)
+    transaction = find_transaction_read(written, None)
     if transaction is not None and any(read_branch != written for read_branch, _ in reads):
         branches.add(lake.do(GetTransaction(id=transaction)).target)
     return tuple(dict.fromkeys(read for read_branch, read in reads if read_branch in branches))

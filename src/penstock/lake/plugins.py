@@ -7,7 +7,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.plugin import FormatPlugin
-from penstock.formats.registry import TableFormat, find_declared, load, other_formats, table_formats
+from penstock.formats.registry import (
+    TableFormat,
+    find_declared,
+    list_table_formats,
+    load_other_formats,
+    load_part,
+)
 from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable, IcebergView
@@ -18,28 +24,28 @@ if TYPE_CHECKING:
 
 
 @cache
-def plugin_types() -> tuple[type[FormatPlugin], ...]:
+def list_plugin_types() -> tuple[type[FormatPlugin], ...]:
     """The plugin of each format of Penstock. Nothing else of the formats is loaded."""
-    return tuple(load(declared.plugin) for declared in table_formats())
+    return tuple(load_part(declared.plugin) for declared in list_table_formats())
 
 
 @cache
-def other_plugin_types() -> tuple[type[FormatPlugin], ...]:
+def list_other_plugin_types() -> tuple[type[FormatPlugin], ...]:
     """The plugin of each format of another package."""
-    return tuple(declared.load(declared.plugin) for declared in other_formats().formats)
+    return tuple(declared.load(declared.plugin) for declared in load_other_formats().formats)
 
 
 def make_plugins(find_lake: Callable[[], Embedded]) -> tuple[FormatPlugin, ...]:
     """A plugin of each format of Penstock, for a lake that is about to be opened."""
-    return tuple(plugin(find_lake) for plugin in plugin_types())
+    return tuple(plugin(find_lake) for plugin in list_plugin_types())
 
 
 def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
     """The format of a table that a lake keeps; ``None`` for whatever else a key may hold."""
-    own = next((plugin for plugin in plugin_types() if plugin.manages(content)), None)
+    own = next((plugin for plugin in list_plugin_types() if plugin.manages(content)), None)
     if own is not None or not is_foreign(content):
         return own
-    return next((plugin for plugin in other_plugin_types() if plugin.manages(content)), None)
+    return next((plugin for plugin in list_other_plugin_types() if plugin.manages(content)), None)
 
 
 def is_foreign(content: AnyContent | None) -> bool:
@@ -47,14 +53,14 @@ def is_foreign(content: AnyContent | None) -> bool:
     return isinstance(content, Unknown) and content.type_name != ""
 
 
-def other_calls() -> tuple[type[Call[Any]], ...]:
+def list_calls_of_other_formats() -> tuple[type[Call[Any]], ...]:
     """The calls that formats of other packages answer."""
-    return tuple(kind for plugin in other_plugin_types() for kind in plugin.calls)
+    return tuple(kind for plugin in list_other_plugin_types() for kind in plugin.calls)
 
 
-def sweep_calls() -> tuple[type[Any], ...]:
+def list_sweep_calls() -> tuple[type[Any], ...]:
     """The calls that sweep files which tables of a format share."""
-    every = (*plugin_types(), *other_plugin_types())
+    every = (*list_plugin_types(), *list_other_plugin_types())
     return tuple(plugin.sweep_call for plugin in every if plugin.sweep_call is not None)
 
 

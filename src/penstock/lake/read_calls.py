@@ -280,7 +280,7 @@ class GetFigures(Call[Figures], frozen=True, kw_only=True):
         if FigureKind.SIZES in self.about and self.table is None:
             raise InvalidRequest("sizes are given for one table: give its key as 'table'")
 
-    def includes(self, kind: FigureKind) -> bool:
+    def includes_kind(self, kind: FigureKind) -> bool:
         return not self.about or kind in self.about
 
 

@@ -14,7 +14,7 @@ READS: Final = f"{SCRATCH}/reads"
 
 def sweep_reads(places: Places, warehouse: str, before_us: int) -> list[BucketEntry]:
     """Remove what readers made for themselves before a time, and make again if they need it; what is left."""
-    place = places.at(f"{warehouse.rstrip('/')}/{READS}")
+    place = places.open_place(f"{warehouse.rstrip('/')}/{READS}")
     own = [entry for entry in place.entries() if ID.fullmatch(entry.key.partition("/")[0])]
     old = [entry.key for entry in own if entry.modified_us < before_us]
     if old:

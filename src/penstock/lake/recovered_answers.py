@@ -19,7 +19,7 @@ from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind, Reference
 
 
-def branch_of(ask: Ask, call: WriteCall[Any]) -> str:
+def get_branch(ask: Ask, call: WriteCall[Any]) -> str:
     """The branch that a write is about, by its name."""
     name = call.target_name
     if name is None:
@@ -30,11 +30,11 @@ def branch_of(ask: Ask, call: WriteCall[Any]) -> str:
 
 def landed_commit(ask: Ask, call: WriteCall[Any], landing: LandedRequest) -> Commit:
     """The commit that a write has made."""
-    commit: Commit = landing.commit or ask(GetCommit(revision=landing.head, via=branch_of(ask, call)))
+    commit: Commit = landing.commit or ask(GetCommit(revision=landing.head, via=get_branch(ask, call)))
     return commit
 
 
-def left_reference(
+def find_reference_after_write(
     ask: Ask, name: str, kind: Kind | None, landing: LandedRequest, *, is_deleted: bool = False
 ) -> Reference:
     """A reference as a write left it.
@@ -50,10 +50,10 @@ def left_reference(
     if kind is not None:
         reference = msgspec.structs.replace(reference, kind=kind, was=None)
     reference = msgspec.structs.replace(reference, head=bytes.fromhex(landing.head))
-    return as_left(reference, is_deleted=is_deleted)
+    return make_reference_as_written(reference, is_deleted=is_deleted)
 
 
-def as_left(reference: Reference, *, is_deleted: bool = False) -> Reference:
+def make_reference_as_written(reference: Reference, *, is_deleted: bool = False) -> Reference:
     """A reference as a write left it, though others deleted or made it anew since."""
     kind = reference.was or reference.kind
     if is_deleted:

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, CatalogEntry
-from penstock.lake.call import PAGE_MAX, Call, RetrySafety, WriteCall, retry_of
+from penstock.lake.call import PAGE_MAX, Call, RetrySafety, WriteCall, retry_safety_of
 from penstock.lake.read_calls import GetContents, Resolve
 from penstock.lake.remote_connection import Connection
 from penstock.lake.remote_sender import SETTLE_S, RemoteSender
@@ -84,19 +84,19 @@ class RemoteCatalogue:
     def close(self) -> None:
         self._connection.close()
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         if isinstance(call, GetContents):
             return cast("R", self._get_contents(call))
         return self._send_call(call, progress)
 
-    def _send_call(self, call: Call[R], progress: Progress = silent) -> R:
+    def _send_call(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         given_key = call.idempotency_key if isinstance(call, WriteCall) else None
         if given_key is None and isinstance(call, WriteCall) and call.fixed_key is not None:
             given_key = call.fixed_key
             call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given_key))
         if given_key is not None:
             request_key(given_key)
-        needs_key = given_key is None and retry_of(call) is RetrySafety.BY_KEY
+        needs_key = given_key is None and retry_safety_of(call) is RetrySafety.BY_KEY
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
         sending = RemoteSender(
@@ -107,7 +107,7 @@ class RemoteCatalogue:
             settle_s=self.settle_s,
             longer_s=max(0.0, (self._told_settle_s or 0.0) - SETTLE_S),
         )
-        answer = sending.answer(call, progress)
+        answer = sending.send_until_answered(call, progress)
         if isinstance(answer, About):  # the lake is here, as far as a client is concerned
             answer = msgspec.structs.replace(answer, url=self.url)
             self.page_max = min(PAGE_MAX, answer.page_max or PAGE_MAX)

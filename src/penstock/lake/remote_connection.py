@@ -31,7 +31,7 @@ from urllib3.exceptions import (
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.reachable import Progress
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.wire.requests import WireRequest
 
 PREFIX: Final = "/api/penstock/v1"
@@ -96,7 +96,7 @@ class Connection:
 
     def __init__(self, url: str, token: str | None, connect_timeout_s: float) -> None:
         self._address = _parse_url(url)
-        self.url = f"{self._address.scheme}://{self._address.netloc}{self._base}"
+        self.url = f"{self._address.scheme}://{self._address.netloc}{self._base_url}"
         """The server's address, as errors name it."""
         secret = _choose_token(token, os.environ)
         if secret:
@@ -106,7 +106,7 @@ class Connection:
             self._headers["Authorization"] = f"Bearer {secret}"
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
-        self._pool, self._process = self._new_pool(), os.getpid()
+        self._pool, self._process = self._make_pool(), os.getpid()
         self.has_answered = False
         """Whether there ever was a server at the address."""
 
@@ -116,20 +116,22 @@ class Connection:
     def close(self) -> None:
         self._pool.close()
 
-    def exchange(self, request: WireRequest, timeout_s: float) -> ServerReply:
+    def send_and_wait(self, request: WireRequest, timeout_s: float) -> ServerReply:
         """Send a request and wait for its whole answer; ``RequestNotSent`` or ``Lost`` if there is none."""
         with self._classify_loss():
-            return _read_reply(self._open(request, timeout_s, preload=True))
+            return _read_reply(self._open_response(request, timeout_s, preload=True))
 
-    def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> ServerReply:
+    def send_and_follow_progress(
+        self, request: WireRequest, timeout_s: float, progress: Progress
+    ) -> ServerReply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
         with self._classify_loss():
-            response = self._open(request, timeout_s, preload=False)
+            response = self._open_response(request, timeout_s, preload=False)
             try:
                 if LINES not in response.headers.get("content-type", ""):
                     return _read_reply(response)
                 for text in _read_lines(response):
-                    line = json_decoder(_AnswerLine).decode(text)
+                    line = get_json_decoder(_AnswerLine).decode(text)
                     if line.progress is not None:
                         progress(*line.progress)
                         continue
@@ -167,14 +169,16 @@ class Connection:
             raise LostAnswer(_describe_problem(problem)) from None
 
     @property
-    def _base(self) -> str:
+    def _base_url(self) -> str:
         return (self._address.path or "").rstrip("/").removesuffix(PREFIX)
 
-    def _open(self, request: WireRequest, timeout_s: float, preload: bool) -> urllib3.BaseHTTPResponse:
+    def _open_response(
+        self, request: WireRequest, timeout_s: float, preload: bool
+    ) -> urllib3.BaseHTTPResponse:
         _sent.at_s = None
-        response = self._own_pool().urlopen(
+        response = self._get_own_pool().urlopen(
             request.method,
-            self._base + PREFIX + request.target,
+            self._base_url + PREFIX + request.target,
             body=request.body,
             headers={**self._headers, **request.headers},
             retries=False,
@@ -185,15 +189,15 @@ class Connection:
         self.has_answered = True
         return response
 
-    def _own_pool(self) -> urllib3.HTTPConnectionPool:
+    def _get_own_pool(self) -> urllib3.HTTPConnectionPool:
         """The pool of this process: a connection that a fork inherited is still the parent's."""
         if self._process != os.getpid():
             with self._lock:
                 if self._process != os.getpid():
-                    self._pool, self._process = self._new_pool(), os.getpid()
+                    self._pool, self._process = self._make_pool(), os.getpid()
         return self._pool
 
-    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+    def _make_pool(self) -> urllib3.HTTPConnectionPool:
         host, port = self._address.host or "", self._address.port
         if self._address.scheme == "http":
             return _PlainPool(host, port, maxsize=KEPT_MAX)

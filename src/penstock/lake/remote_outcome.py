@@ -31,7 +31,7 @@ _HOLDS_FOR_EVERY_TRY: Final = (InvalidKey, InvalidName, MethodNotAllowed, TooLar
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 
 
-def holds_for_every_try(call: WriteCall[Any], error: PenstockError) -> bool:
+def is_same_for_every_try(call: WriteCall[Any], error: PenstockError) -> bool:
     """Whether no earlier try of a call can escape what a later one was refused for, wherever it is by now.
 
     A conflict was decided by the branch's queue, which would decide an earlier try alike, unless that began
@@ -40,11 +40,11 @@ def holds_for_every_try(call: WriteCall[Any], error: PenstockError) -> bool:
     if isinstance(error, JobOver):
         return False  # the job's row says so: an earlier try may have been past it, on its way to the queue
     if isinstance(error, ConflictError):
-        return all(_COMMIT.fullmatch(revision) for revision in call.named_revisions())
+        return all(_COMMIT.fullmatch(revision) for revision in call.list_named_revisions())
     return isinstance(error, _HOLDS_FOR_EVERY_TRY)
 
 
-def recover(ask: Ask, call: WriteCall[R], landing: LandedRequest) -> R:
+def recover_answer(ask: Ask, call: WriteCall[R], landing: LandedRequest) -> R:
     """The answer of a write that is known to have landed.
 
     Who may read only some keys, and only its branch, cannot read what it made once that is gone or elsewhere.

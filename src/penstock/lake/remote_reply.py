@@ -23,10 +23,10 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.call import Call, RetrySafety, retry_of
+from penstock.lake.call import Call, RetrySafety, retry_safety_of
 from penstock.lake.remote_connection import LostAnswer, RequestNotSent, ServerReply
 from penstock.wire import json
-from penstock.wire.errors import decode_error, kind_for
+from penstock.wire.errors import decode_error, find_error_class
 
 _PASSING: Final = (502, 503, 504, *range(520, 530))
 """What things in between say when the server does not answer them as it should."""
@@ -63,7 +63,7 @@ class UnansweredTry(msgspec.Struct, frozen=True, kw_only=True):
 Verdict: TypeAlias = DoneVerdict | RefusedVerdict | UnansweredTry
 
 
-def judge(heard: ServerReply | LostAnswer | RequestNotSent, call: Call[Any], url: str) -> Verdict:
+def judge_reply(heard: ServerReply | LostAnswer | RequestNotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
     if isinstance(heard, RequestNotSent):
         unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
@@ -90,7 +90,7 @@ def _judge_success(reply: ServerReply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None:
         return DoneVerdict(None)
     try:
-        return DoneVerdict(json.read(reply.body, call.answer))
+        return DoneVerdict(json.read_answer_json(reply.body, call.answer))
     except UnsupportedFormat as problem:
         error = UnsupportedFormat(
             f"{url} is newer than this Penstock, or not a Penstock server: {problem}", url=url
@@ -107,7 +107,7 @@ def _judge_error(error: PenstockError, reply: ServerReply, call: Call[Any], url:
         return UnansweredTry(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
-        again = retry_of(call) is not RetrySafety.READ
+        again = retry_safety_of(call) is not RetrySafety.READ
         return UnansweredTry(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
         return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
@@ -132,7 +132,9 @@ def _no_route_error(error: RouteNotFound, call: Call[Any], url: str) -> Penstock
 def _judge_proxy_reply(reply: ServerReply, call: Call[Any], url: str) -> Verdict:
     """The answer is from a proxy, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
-    if retry_of(call) is not RetrySafety.READ:  # it may have been passed on, whatever is said of it then
+    if (
+        retry_safety_of(call) is not RetrySafety.READ
+    ):  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
         error = Unavailable(f"{url} returned {reply.status} from a proxy, not from Penstock", url=url)
@@ -149,7 +151,7 @@ def _proxy_error(reply: ServerReply, url: str) -> PenstockError:
         return InvalidRequest(f"{url} redirects to {place}; open that instead, if it is the lake's server")
     if reply.status in (400, 414, 431):
         return InvalidRequest(f"{url} cannot read the request ({reply.status}): it may be too long")
-    kind = kind_for(reply.status)
+    kind = find_error_class(reply.status)
     if kind in (Unauthenticated, Denied) or reply.status in (408, 413) or reply.status >= 500:
         return kind(f"{url} returned {reply.status}, but not from Penstock: is there a proxy in front of it?")
     return LakeNotFound(f"{url} is not a Penstock server: something else answered ({reply.status})", url=url)

@@ -25,12 +25,12 @@ from penstock.errors import (
 )
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import LandedRequest
-from penstock.lake.call import AFTER_DOUBT, Ask, Call, RetrySafety, WriteCall, request_digest, retry_of
+from penstock.lake.call import AFTER_DOUBT, Ask, Call, RetrySafety, WriteCall, request_digest, retry_safety_of
 from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, RequestNotSent, ServerReply
-from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
-from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnansweredTry, judge
-from penstock.wire.requests import WireRequest, request_of
+from penstock.lake.remote_outcome import is_same_for_every_try, recover_answer, unknown_outcome_error
+from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnansweredTry, judge_reply
+from penstock.wire.requests import WireRequest, make_wire_request
 
 if TYPE_CHECKING:
     from penstock.lake.remote import RemoteTimeouts
@@ -71,25 +71,25 @@ class RemoteSender:
         self._was_spoilt = False
         """Whether an answer came that could not be made use of."""
 
-    def answer(self, call: Call[Any], progress: Progress) -> Any:
+    def send_until_answered(self, call: Call[Any], progress: Progress) -> Any:
         """Send the call until its outcome is known; ``OutcomeUnknown`` if it is not in the end."""
-        request, seen = encode_request(call), call.look_before(self._ask)
+        request, seen = encode_request(call), call.look_up_before(self._ask)
         while True:
             self._tries += 1
             heard = self._send_once(call, request, progress)
-            sent_s, verdict = self._connection.sent_s, judge(heard, call, self._connection.url)
+            sent_s, verdict = self._connection.sent_s, judge_reply(heard, call, self._connection.url)
             if isinstance(verdict, DoneVerdict):
                 return verdict.answer
             if isinstance(verdict, RefusedVerdict):
-                return self._refuse(call, verdict.error, seen)
-            if verdict.in_doubt and retry_of(call) is not RetrySafety.READ:
+                return self._raise_refusal(call, verdict.error, seen)
+            if verdict.in_doubt and retry_safety_of(call) is not RetrySafety.READ:
                 is_told = isinstance(heard, ServerReply) and heard.is_json
                 if is_told or self._doubt is None:  # what the server says tells more than a loss
                     self._doubt = verdict.error
                 self._doubt_s = sent_s
             if not self._may_repeat(call, verdict):
                 return self._raise_final_error(call, verdict.error)
-            if not self._wait(verdict.wait_s):
+            if not self._wait_for_next_try(verdict.wait_s):
                 raise verdict.error if self._doubt is None else unknown_outcome_error(call, self._doubt)
 
     def _send_once(
@@ -97,14 +97,16 @@ class RemoteSender:
     ) -> ServerReply | LostAnswer | RequestNotSent:
         try:
             if call.is_long:
-                return self._connection.follow(request, self._patience.silence_timeout_s, progress)
+                return self._connection.send_and_follow_progress(
+                    request, self._patience.silence_timeout_s, progress
+                )
             left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
-            return self._connection.exchange(request, min(self._answer_timeout_s, left_s))
+            return self._connection.send_and_wait(request, min(self._answer_timeout_s, left_s))
         except (LostAnswer, RequestNotSent) as problem:
             return problem
 
     def _may_repeat(self, call: Call[Any], verdict: UnansweredTry) -> bool:
-        retry = retry_of(call)
+        retry = retry_safety_of(call)
         if self._doubt is not None and retry is RetrySafety.ONCE:
             return False
         if verdict.is_spoilt:
@@ -112,7 +114,7 @@ class RemoteSender:
             return not is_second and retry is not RetrySafety.READ
         return verdict.again
 
-    def _wait(self, at_least_s: float) -> bool:
+    def _wait_for_next_try(self, at_least_s: float) -> bool:
         """Wait before the next try; whether there is time for one."""
         longest_s = self._patience.wait_min_s * 2 ** min(self._tries - 1, 30)
         wait_s = max(random.uniform(0, min(longest_s, self._patience.wait_max_s)), at_least_s)
@@ -128,10 +130,10 @@ class RemoteSender:
         if self._doubt is None:
             raise error
         if isinstance(call, WriteCall) and (landing := self._look_up(call, self._doubt)) is not None:
-            return recover(self._ask, call, landing)
+            return recover_answer(self._ask, call, landing)
         raise unknown_outcome_error(call, self._doubt)
 
-    def _refuse(self, call: Call[Any], error: PenstockError, seen: Any) -> Any:
+    def _raise_refusal(self, call: Call[Any], error: PenstockError, seen: Any) -> Any:
         """Raise the error, unless an earlier try was carried out, and that is why this one was refused."""
         if self._doubt is None:
             raise error
@@ -142,7 +144,7 @@ class RemoteSender:
             if isinstance(error, LakeMoved) or not isinstance(error, RequestError | ConflictError):
                 raise unknown_outcome_error(call, self._doubt) from error
             try:
-                return call.done_before(self._ask, error, seen)
+                return call.answer_if_done_before(self._ask, error, seen)
             except PenstockError as problem:
                 if problem is error:
                     raise
@@ -153,7 +155,7 @@ class RemoteSender:
             raise error
         if call.is_checked_again and isinstance(error, TableStateRefused):
             raise unknown_outcome_error(call, error) from error
-        return recover(self._ask, call, landing)
+        return recover_answer(self._ask, call, landing)
 
     def _wait_for_outcome(
         self, call: WriteCall[Any], error: PenstockError, doubt: PenstockError
@@ -168,7 +170,7 @@ class RemoteSender:
         while True:
             left_s = self._doubt_s + self._settle_s - time.monotonic()
             landing = self._look_up(call, doubt)
-            if landing is not None or left_s <= 0 or holds_for_every_try(call, error):
+            if landing is not None or left_s <= 0 or is_same_for_every_try(call, error):
                 return landing
             time.sleep(min(wait_s, left_s))
             wait_s = min(wait_s * 2, self._patience.wait_max_s)
@@ -192,7 +194,7 @@ class RemoteSender:
 def encode_request(call: Call[Any]) -> WireRequest:
     """The call as a request; ``InvalidName`` or ``InvalidContent`` if that is why it cannot be sent."""
     try:
-        return request_of(call)
+        return make_wire_request(call)
     except InvalidRequest:
         call.check_sendable()
         raise

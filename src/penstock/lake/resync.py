@@ -18,13 +18,13 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.formats.plugin import TableSync
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.dropped_tables import dropped_tables
+from penstock.lake.dropped_tables import list_dropped_tables
 from penstock.lake.resync_calls import Resync, ResyncedTable, ResyncResult
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
-from penstock.storage.locations import table_of_place
+from penstock.storage.locations import parse_table_of_place
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -34,40 +34,40 @@ if TYPE_CHECKING:
 class TableResync:
     """Resyncs the tables of a lake, as one call asks for it."""
 
-    def __init__(self, lake: Embedded, call: Resync, progress: Progress = silent) -> None:
+    def __init__(self, lake: Embedded, call: Resync, progress: Progress = show_no_progress) -> None:
         self._lake, self._call, self._progress = lake, call, progress
         self._syncs = {
             plugin.name: sync for plugin in lake.plugins if (sync := plugin.table_sync(call)) is not None
         }
 
-    def run(self) -> ResyncResult:
+    def run_resync(self) -> ResyncResult:
         """Resync what was asked for. Of all tables, what stands against one keeps no other from going on."""
         tables, in_sync = list[ResyncedTable](), 0
         if self._call.key is not None:
-            resynced = self._resync(self._call.key)
+            resynced = self._resync_table(self._call.key)
             tables = [] if resynced is None else [resynced]
             return ResyncResult(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
         for count, (key, location) in enumerate(self._list_tables(), 1):
             self._progress("tables", count)
             try:
-                resynced = self._resync(key)
+                resynced = self._resync_table(key)
             except (ManagedElsewhere, KeyNotFound):
                 continue  # it is another lake's to decide about, or it left this one just now
             except (PenstockError, OSError) as problem:
-                resynced = _failed_table(key, location, problem)
+                resynced = _make_failed_table(key, location, problem)
             in_sync += resynced is None
             tables += () if resynced is None else (resynced,)
         tables += self._resync_dropped()
         tables += self._resync_unknown()
         return ResyncResult(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
 
-    def find(self) -> Iterator[ResyncedTable]:
+    def find_tables_out_of_sync(self) -> Iterator[ResyncedTable]:
         """The tables of the default branch that are out of sync, each with what a resync would say of it."""
         for key, location in self._list_tables():
             try:
-                resynced = self._resync(key)
+                resynced = self._resync_table(key)
             except OutOfSync as problem:
-                resynced = _failed_table(key, location, problem)
+                resynced = _make_failed_table(key, location, problem)
             except (PenstockError, OSError):
                 continue  # told by whoever looks whether tables can be read
             if resynced is not None:
@@ -78,18 +78,18 @@ class TableResync:
     def _list_tables(self) -> list[tuple[Key, str]]:
         return sorted(table for sync in self._syncs.values() for table in sync.tables())
 
-    def _sync(self, content: AnyContent | ManagedTable | None) -> TableSync | None:
+    def _find_table_sync(self, content: AnyContent | ManagedTable | None) -> TableSync | None:
         plugin = self._lake.find_plugin(content)
         return None if plugin is None else self._syncs.get(plugin.name)
 
-    def _resync(self, key: Key) -> ResyncedTable | None:
+    def _resync_table(self, key: Key) -> ResyncedTable | None:
         content = self._read_content(key)
         if content is None:
-            for _, dropped, format_sync in self._dropped_tables(key):
+            for _, dropped, format_sync in self._list_dropped_tables(key):
                 if (resynced := format_sync.bring_back(key, dropped)) is not None:
                     return resynced
             raise KeyNotFound(f"there is no '{key}' on '{self._lake.or_default(None)}'", key=str(key))
-        if (sync := self._sync(content)) is None:
+        if (sync := self._find_table_sync(content)) is None:
             raise NotManaged(
                 f"'{key}' cannot be out of sync: all its versions are in the lake's commits",
                 key=str(key),
@@ -97,30 +97,30 @@ class TableResync:
         return sync.resync(key)
 
     def _read_content(self, key: Key) -> AnyContent | None:
-        head = self._lake.kernel.references.get(self._lake.or_default(None)).head
+        head = self._lake.kernel.references.get_reference(self._lake.or_default(None)).head
         return self._lake.content_at(head, key)
 
     # -- tables that the lake dropped ----------------------------------------------------------------------
 
     def _resync_dropped(self) -> Iterator[ResyncedTable]:
         """Tables that came back after the lake was as it is now, and were written to."""
-        for key, dropped, sync in self._dropped_tables():
-            place = self._lake.places.at(dropped.location)
+        for key, dropped, sync in self._list_dropped_tables():
+            place = self._lake.places.open_place(dropped.location)
             free = key if self._read_content(key) is None else self._free_key(place, None)
             try:
                 resynced = sync.bring_back(free, dropped)
             except (ManagedElsewhere, NotManaged):
                 continue  # it is another lake's by now, or nobody's
             except (PenstockError, OSError) as problem:
-                resynced = _failed_table(key, dropped.location, problem)
+                resynced = _make_failed_table(key, dropped.location, problem)
             if resynced is not None:
                 yield resynced
 
-    def _dropped_tables(self, key: Key | None = None) -> Iterator[tuple[Key, ManagedTable, TableSync]]:
+    def _list_dropped_tables(self, key: Key | None = None) -> Iterator[tuple[Key, ManagedTable, TableSync]]:
         """Tables with a place that were dropped, at a key if one is given, and not erased since."""
         store = self._lake.kernel.store
-        for at, table in dropped_tables(self._lake):
-            sync = self._sync(table)
+        for at, table in list_dropped_tables(self._lake):
+            sync = self._find_table_sync(table)
             if sync is None or table.id is None or key not in (None, at):
                 continue
             if find_horizon(store, table.id) is None:
@@ -133,15 +133,15 @@ class TableResync:
         if not self._lake.warehouse:
             return
         known_tables = self._lake.kernel.known_tables
-        for name in self._lake.places.at(self._lake.warehouse).folders():
-            identity = table_of_place(name)
+        for name in self._lake.places.open_place(self._lake.warehouse).folders():
+            identity = parse_table_of_place(name)
             if identity is None or known_tables.is_known(identity):
                 continue
-            place = self._lake.places.at(f"{self._lake.warehouse.rstrip('/')}/{name}")
+            place = self._lake.places.open_place(f"{self._lake.warehouse.rstrip('/')}/{name}")
             try:
                 resynced = self._take_over_table(place)
             except (PenstockError, OSError) as problem:
-                resynced = _failed_table(Key(name), place.location, problem)
+                resynced = _make_failed_table(Key(name), place.location, problem)
             if resynced is not None:
                 yield resynced
 
@@ -161,7 +161,7 @@ class TableResync:
         return own if self._read_content(key) is not None else key
 
 
-def _failed_table(key: Key, location: str, problem: Exception) -> ResyncedTable:
+def _make_failed_table(key: Key, location: str, problem: Exception) -> ResyncedTable:
     details = problem.details if isinstance(problem, PenstockError) else {}
     return ResyncedTable(
         key=key,

@@ -12,17 +12,17 @@ from typing import Final, Generic, TypeVar
 
 from penstock.errors import Damaged, LocationRefused
 from penstock.kernel.description import read_description
-from penstock.kernel.expired import ExpiredCommits, expired_commits
+from penstock.kernel.expired import ExpiredCommits, read_expired_commits
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import dropped_content, folders_above
-from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.sweep import kept_heads
+from penstock.kernel.ledger import list_folders_above, read_dropped_content
+from penstock.kernel.reachable import Progress, show_no_progress
+from penstock.kernel.sweep import find_kept_heads
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.content import AnyContent, ManagedTable, Namespace
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import CommitObject
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 T = TypeVar("T")
 Content = TypeVar("Content", bound=ManagedTable)
@@ -51,29 +51,29 @@ class NeighbourTables:
         self._above: set[str] = set()
         """Where anything is, and the folders above."""
 
-    def take(self, stored: bytes, content: AnyContent | None) -> None:
+    def note_content(self, stored: bytes, content: AnyContent | None) -> None:
         """Learn what a stored key of the map holds at a kept commit."""
         if content is None or isinstance(content, self._kind):
             return
         if stored.startswith(RESERVED):
-            content = dropped_content(stored, content)
+            content = read_dropped_content(stored, content)
         if isinstance(content, ManagedTable) and not isinstance(content, self._kind):
-            self._add(content.location, is_table=content.state != b"")
+            self._add_location(content.location, is_table=content.state != b"")
         elif content is not None and not isinstance(content, Namespace | self._kind):
             for location in content.locations:
-                self._add(location, is_table=False)
+                self._add_location(location, is_table=False)
 
-    def _add(self, location: str, *, is_table: bool) -> None:
+    def _add_location(self, location: str, *, is_table: bool) -> None:
         """What only points somewhere is in the way where it points, and not everywhere below."""
         if not location or (location, is_table) in self._taken:
             return
         self._taken.add((location, is_table))
         where = _normalise_location(location)
-        self._above |= {where, *folders_above(where)}
+        self._above |= {where, *list_folders_above(where)}
         if is_table:
             self._locations.add(where)
 
-    def check(self, location: str) -> None:
+    def check_location(self, location: str) -> None:
         """``LocationRefused`` if another table is at a location, above it or below it."""
         if self.is_near(location):
             raise LocationRefused(
@@ -86,23 +86,23 @@ class NeighbourTables:
     def is_near(self, location: str) -> bool:
         """Whether another table is at a location, above it or below it."""
         where = _normalise_location(location)
-        return where in self._above or any(folder in self._locations for folder in folders_above(where))
+        return where in self._above or any(folder in self._locations for folder in list_folders_above(where))
 
 
 def _normalise_location(location: str) -> str:
     """A location as it is compared. One that only points somewhere may be written in any way."""
     with suppress(LocationRefused):
-        return normalise(location)
+        return normalise_location(location)
     return location.rstrip("/")
 
 
 class RetainedHistory(Generic[T]):
     """Looks at every commit that a branch or tag leads to, or one that was there until lately; once each."""
 
-    def __init__(self, kernel: Kernel, tell: Tell[T], progress: Progress = silent) -> None:
+    def __init__(self, kernel: Kernel, tell: Tell[T], progress: Progress = show_no_progress) -> None:
         self._kernel, self._tell, self._progress = kernel, tell, progress
         self._seen: set[ObjectId] = {NO_COMMIT}
-        self._horizons = TableHorizons.read(kernel.store, kernel.formats)
+        self._horizons = TableHorizons.read_horizons(kernel.store, kernel.formats)
 
     def is_retained(self, content: AnyContent | None) -> bool:
         """Whether a table as a kept commit has it is retained; not before the table's own horizon."""
@@ -114,7 +114,7 @@ class RetainedHistory(Generic[T]):
         assert retained is None or isinstance(retained, type(content))
         return retained
 
-    def unseen(self) -> Iterator[T]:
+    def list_unseen(self) -> Iterator[T]:
         """What commits tell at which nobody has looked before, some of it repeatedly.
 
         Whoever does not come to the end is told all of it again next time.
@@ -122,13 +122,16 @@ class RetainedHistory(Generic[T]):
         """
         seen, self._seen = self._seen, {NO_COMMIT}
         for attempt in range(ATTEMPTS_MAX):
-            heads, expired = kept_heads(self._kernel), self._expired_commits()
-            self._horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
+            heads, expired = find_kept_heads(self._kernel), self._read_expired_commits()
+            self._horizons = TableHorizons.read_horizons(self._kernel.store, self._kernel.formats)
             try:
-                yield from self._walk(heads.live, expired, self._kernel.history.link, seen)
-                yield from self._walk(heads.left, expired, self._find_stored, seen, may_lack=True)
+                yield from self._walk_unseen(heads.live, expired, self._kernel.history.read_ancestor, seen)
+                yield from self._walk_unseen(heads.left, expired, self._find_stored, seen, may_lack=True)
             except Damaged:
-                is_known = self._expired_commits() == expired and heads.left <= kept_heads(self._kernel).left
+                is_known = (
+                    self._read_expired_commits() == expired
+                    and heads.left <= find_kept_heads(self._kernel).left
+                )
                 if is_known or attempt == ATTEMPTS_MAX - 1:
                     raise
                 # Another sweep goes on, and removes what was kept until now: all is looked at again.
@@ -137,7 +140,7 @@ class RetainedHistory(Generic[T]):
                 self._seen = seen
                 return
 
-    def _walk(
+    def _walk_unseen(
         self,
         heads: Iterable[ObjectId],
         expired: Collection[ObjectId],
@@ -168,12 +171,12 @@ class RetainedHistory(Generic[T]):
             raise Damaged(f"commit {commit_id.hex()} is missing", objects=[commit_id.hex()])
         return commit
 
-    def _expired_commits(self) -> ExpiredCommits:
+    def _read_expired_commits(self) -> ExpiredCommits:
         """Parents of kept commits that a sweep has removed, or is about to: it says so before it does."""
-        return expired_commits(read_description(self._kernel.store), self._kernel.objects)
+        return read_expired_commits(read_description(self._kernel.store), self._kernel.objects)
 
     def _find_stored(self, commit_id: ObjectId) -> CommitObject | None:
         """A commit that is not only in memory; ``None`` if there is none."""
         if commit_id == NO_COMMIT or self._kernel.store.uncached.fetch([commit_id]):
-            return self._kernel.history.link(commit_id)
+            return self._kernel.history.read_ancestor(commit_id)
         return None

@@ -22,11 +22,11 @@ from penstock.kernel.description import (
     without_moved_root,
 )
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import holder, is_entangled
-from penstock.kernel.objects import content_of
+from penstock.kernel.ledger import find_holder, is_entangled
+from penstock.kernel.objects import read_content
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import Place, open_lake_at
-from penstock.lake.missing_files import missing_files
+from penstock.lake.missing_files import list_missing_files
 from penstock.lake.opener import open_lake
 from penstock.model.clock import Clock, now_us
 from penstock.model.content import AnyContent
@@ -117,7 +117,7 @@ def _find_missing(
     """Files that are gone once the lake says of itself what is wanted."""
     view = _RedescribedStore(kernel.store, description)
     with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
-        return [str(file) for file in missing_files(lake)]
+        return [str(file) for file in list_missing_files(lake)]
 
 
 def _require_unused(kernel: Kernel, description: LakeDescription) -> None:
@@ -126,12 +126,12 @@ def _require_unused(kernel: Kernel, description: LakeDescription) -> None:
     heads = {
         reference.name: reference.head
         for kind in (Kind.BRANCH, Kind.TAG)
-        for reference in kernel.references.all(kind)
+        for reference in kernel.references.list_all_references(kind)
     }
     for name, head in heads.items():
-        look = partial(_content_at, kernel, head)
+        look = partial(_read_content_at, kernel, head)
         for place in places if head != NO_COMMIT else ():
-            if holder(look, place) is not None or is_entangled(look, place):
+            if find_holder(look, place) is not None or is_entangled(look, place):
                 raise InvalidRequest(
                     f"files cannot have been moved to {place}: '{name}' has, or had, a table at that "
                     "location, or above or below it",
@@ -140,8 +140,8 @@ def _require_unused(kernel: Kernel, description: LakeDescription) -> None:
                 )
 
 
-def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    return content_of(kernel.objects, kernel.state(commit).get(stored))
+def _read_content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    return read_content(kernel.objects, kernel.read_state(commit).get(stored))
 
 
 def _files_gone_error(missing: Sequence[str]) -> InvalidRequest:

@@ -33,7 +33,7 @@ _made: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Readers that were made here, each for one write that may hand it on."""
 
 
-def arrow_rows(data: Any) -> Any:
+def to_arrow_stream(data: Any) -> Any:
     """Rows as something that gives Arrow's stream; ``InvalidRequest`` for what are no rows.
 
     A dict has a list for each column. A list has a dict for each row; what one of them lacks is null.
@@ -58,7 +58,7 @@ def arrow_rows(data: Any) -> Any:
         raise InvalidRequest(f"the rows cannot be converted to Arrow: {problem}; {ROWS}") from None
 
 
-def rows_of(data: Any) -> Any:
+def open_row_reader(data: Any) -> Any:
     """Rows as a reader whose schema can be looked at before they are read, once.
 
     An index of pandas that has a name is a column, as where pandas writes Parquet. One without a name is left
@@ -68,7 +68,7 @@ def rows_of(data: Any) -> Any:
     """
     from penstock.formats.rows.arrow_types import pa
 
-    data = arrow_rows(data)
+    data = to_arrow_stream(data)
     if _made.get(id(data)) is data:
         return data
     if _had.get(id(data)) is data:
@@ -80,8 +80,8 @@ def rows_of(data: Any) -> Any:
         except (pa.ArrowException, OSError) as problem:
             raise InvalidRequest(f"the rows cannot be converted to Arrow: {problem}") from None
         if is_stream(data):
-            _note_had(data)
-    unnamed = _unnamed_index(reader.schema)
+            _note_consumed(data)
+    unnamed = _find_unnamed_index_columns(reader.schema)
     if unnamed or reader is data:
         columns = [name for name in reader.schema.names if name not in unnamed] if unnamed else None
         schema = (
@@ -101,17 +101,17 @@ def _read_batches(data: Any, reader: Any, columns: list[str] | None) -> Iterator
     if reader is data:  # as long as nobody has read of it, it can still be written
         if _had.get(id(data)) is data:
             raise InvalidRequest(HAD)
-        _note_had(data)
+        _note_consumed(data)
     for batch in reader:
         yield batch if columns is None else batch.select(columns)
 
 
-def _note_had(stream: Any) -> None:
+def _note_consumed(stream: Any) -> None:
     with suppress(TypeError):  # libraries whose streams cannot be watched refuse to give one twice
         _had[id(stream)] = stream
 
 
-def _unnamed_index(schema: Any) -> frozenset[str]:
+def _find_unnamed_index_columns(schema: Any) -> frozenset[str]:
     """The columns of an Arrow schema that pandas made of an index without a name, by its own word."""
     try:
         metadata = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
@@ -121,18 +121,18 @@ def _unnamed_index(schema: Any) -> frozenset[str]:
     return frozenset(name for name in index if isinstance(name, str) and UNNAMED_INDEX.fullmatch(name))
 
 
-def schema_text(schema: Any) -> str:
+def write_schema_text(schema: Any) -> str:
     """A schema as Delta's metadata spells it: from Arrow's, from data, from a value, or as it is."""
     if isinstance(schema, str):
         return schema
     if isinstance(schema, StructType):
         return write_schema(schema)
-    from penstock.formats.rows.arrow_types import pa, schema_of
+    from penstock.formats.rows.arrow_types import make_schema, pa
 
     if hasattr(schema, "__arrow_c_stream__") and isinstance(getattr(schema, "schema", None), pa.Schema):
-        return write_schema(schema_of(schema.schema))
+        return write_schema(make_schema(schema.schema))
     if hasattr(schema, "__arrow_c_schema__"):
-        return write_schema(schema_of(pa.schema(schema)))
+        return write_schema(make_schema(pa.schema(schema)))
     raise InvalidRequest(
         "schema must be an Arrow or Delta schema, or rows with '__arrow_c_stream__', got "
         f"{type(schema).__name__}"

@@ -33,7 +33,7 @@ class ScanFile(msgspec.Struct, frozen=True):
     is_elsewhere: bool = False
     """Whether it is not below the root: then its name is its whole address, as Hadoop spells it."""
 
-    def address(self, root: str) -> str:
+    def make_address(self, root: str) -> str:
         """Where it is, if the place's root is as Hadoop spells it."""
         return self.name if self.is_elsewhere else f"{root}/{self.name}"
 
@@ -53,7 +53,7 @@ def _format_lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
         msgspec.json.encode(
             (
                 partitions.setdefault(file.values, len(partitions)),
-                file.address(root),
+                file.make_address(root),
                 file.size,
                 file.modified_ms,
             )

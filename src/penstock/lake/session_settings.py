@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.keys import Key
-from penstock.storage.hadoop import HadoopPath, hadoop_path
+from penstock.storage.hadoop import HadoopPath, parse_hadoop_path
 
 OPTION: Final = "penstock."
 """How the names of options begin that are for the lake."""
@@ -29,10 +29,10 @@ def check_settings(names: Iterable[str]) -> None:
         )
 
 
-def parse_tables(text: str, home: str = "") -> dict[HadoopPath, Key]:
+def parse_mapped_tables(text: str, home: str = "") -> dict[HadoopPath, Key]:
     """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
     try:
-        tables = json_decoder(dict[str, str]).decode(text) if text else {}
+        tables = get_json_decoder(dict[str, str]).decode(text) if text else {}
     except msgspec.MsgspecError:
         raise InvalidRequest(
             "the setting spark.penstock.tables must be a JSON object, such as "
@@ -42,7 +42,7 @@ def parse_tables(text: str, home: str = "") -> dict[HadoopPath, Key]:
     for path, key in tables.items():
         if ".." in path.split("/"):
             raise InvalidRequest(f"'{path}' cannot be mapped to '{key}': write the path without '..'")
-        place = hadoop_path(path, home)
+        place = parse_hadoop_path(path, home)
         if place in keys and keys[place] != Key.parse(key):
             raise InvalidRequest(f"'{path}' is mapped to both '{keys[place]}' and '{key}': choose one")
         keys[place] = Key.parse(key)

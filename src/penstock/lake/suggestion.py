@@ -15,7 +15,7 @@ from penstock.lake.read_calls import GetAbout, GetContents, ListEntries, ListRef
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.references import Kind
-from penstock.model.similar_names import closest_name
+from penstock.model.similar_names import find_closest_name
 
 NAMES_MAX: Final = 500
 """How many names of a kind are compared: a wrong name may not cost more than a page of right ones."""
@@ -66,7 +66,7 @@ def _find_reference(name: str, catalogue: Catalogue) -> str | None:
     kinds = (Kind.BRANCH, Kind.TAG)
     limit = _page_size(catalogue)
     lists = [catalogue.do(ListReferences(kind=kind, limit=limit)) for kind in kinds]
-    return closest_name(name, [reference.name for references in lists for reference in references])
+    return find_closest_name(name, [reference.name for references in lists for reference in references])
 
 
 def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
@@ -80,13 +80,13 @@ def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
         if key in tables:
             return None  # created meanwhile, or another table now
         names = {table[-1]: str(table) for table in tables if table[:-1] == namespace}
-        name = closest_name(key[-1], names)
+        name = find_closest_name(key[-1], names)
         if name is not None:
             return names[name]
     tables = _list_tables(catalogue, ListEntries(at=at, limit=limit))
     others = [table for table in tables if table[:-1] != key[:-1]]
     same = [table for table in others if table[-1] == key[-1]]
-    return str(same[0]) if len(same) == 1 else closest_name(text, [str(table) for table in others])
+    return str(same[0]) if len(same) == 1 else find_closest_name(text, [str(table) for table in others])
 
 
 def _list_tables(catalogue: Catalogue, call: ListEntries) -> list[Key]:

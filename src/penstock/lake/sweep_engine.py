@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import SweptTable
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
@@ -51,25 +51,25 @@ Listing = Callable[[Place, str], Iterator[BucketEntry]]
 class SweptFolder(Protocol):
     """The format's half of a sweep: one folder, or several that are judged together."""
 
-    def begin(self) -> None:
+    def gather_references(self) -> None:
         """Gather all references of retained commits. Raises ``PenstockError`` if that is not possible."""
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         """List the files by ``listing``, and judge them by age and by the references gathered so far.
 
         A file may be held back until others have been listed. Files that are not the format's are left out.
         """
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         """Gather references that came since. Raises ``PenstockError`` if that is not possible."""
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         """The fate of a candidate by the references that are known now."""
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         """Delete files, in the order that readers of the format need."""
 
-    def finish(self, tally: SweepTally) -> None:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
         """Tidy up after the last removal. Not called in a dry run."""
 
 
@@ -84,11 +84,11 @@ class SweepTally:
         """When the youngest file was written that is too young to be judged."""
 
     @property
-    def stays(self) -> bool:
+    def has_remaining_files(self) -> bool:
         """Whether any file stays."""
         return any(self.files[fate] for fate in SweepDecision if not fate.is_to_go)
 
-    def count(self, file: JudgedFile) -> None:
+    def count_file(self, file: JudgedFile) -> None:
         self.files[file.fate] += 1
         self.bytes[file.fate] += file.entry.size
         if file.fate is SweepDecision.WAITING:
@@ -106,22 +106,22 @@ class SweepEngine:
         remove_data: bool,
         dry_run: bool,
         pinned_us: Callable[[], int],
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         batch: int | None = None,
     ) -> None:
-        """``pinned_us`` tells up to which time files may be those of a fork (``ForkNotes.pinned_us``)."""
+        """``pinned_us``: up to which time files may be a fork's (``ForkNotes.find_pinned_time_us``)."""
         self._remove_data, self._dry_run, self._progress = remove_data, dry_run, progress
         self._pinned_us = pinned_us
         self._batch = REMOVED_AT_ONCE if batch is None else batch
         self._listed = 0
 
-    def removes(self, fate: SweepDecision) -> bool:
+    def removes_fate(self, fate: SweepDecision) -> bool:
         """Whether files of a fate are removed, or only counted."""
         return not self._dry_run and (
             fate is SweepDecision.SCRATCH or (fate is SweepDecision.DATA and self._remove_data)
         )
 
-    def answer(self, key: Key, location: str, tally: SweepTally, problem: str) -> SweptTable:
+    def make_swept_table(self, key: Key, location: str, tally: SweepTally, problem: str) -> SweptTable:
         """What became of the files in the folder of a table."""
         return SweptTable(
             key=key,
@@ -135,25 +135,25 @@ class SweepEngine:
             forked=tally.files[SweepDecision.FORKED],
             names=tuple(tally.names),
             problem=problem,
-            data_removed=self.removes(SweepDecision.DATA),
+            data_removed=self.removes_fate(SweepDecision.DATA),
             dry_run=self._dry_run,
         )
 
-    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
+    def sweep_folder(self, folder: SweptFolder, tally: SweepTally) -> None:
         """Sweep a folder and count what became of its files; also of those before an error that is raised."""
-        folder.begin()
+        folder.gather_references()
         candidates: list[JudgedFile] = []
-        for file in folder.judge(self._list_entries):
+        for file in folder.judge_files(self._list_entries):
             if not file.fate.is_to_go:
-                tally.count(file)
+                tally.count_file(file)
                 continue
             candidates.append(file)
             if len(candidates) >= self._batch:
-                self._remove(folder, candidates, tally)
+                self._remove_candidates(folder, candidates, tally)
                 candidates = []
-        self._remove(folder, candidates, tally)
+        self._remove_candidates(folder, candidates, tally)
         if not self._dry_run:
-            folder.finish(tally)
+            folder.tidy_after_sweep(tally)
 
     def _list_entries(self, place: Place, folder: str) -> Iterator[BucketEntry]:
         for entry in place.entries(folder):
@@ -162,24 +162,26 @@ class SweepEngine:
                 self._progress("files", self._listed)
             yield entry
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
+    def _remove_candidates(
+        self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally
+    ) -> None:
         """Look once more at what is referenced, and remove what still may go, as far as that was asked."""
         if not candidates:
             return
-        folder.look_again()
+        folder.gather_new_references()
         pinned_us = self._pinned_us()
         judged = [
-            JudgedFile(candidate.entry, _judge_again(folder, candidate, pinned_us))
+            JudgedFile(candidate.entry, _judge_file_again(folder, candidate, pinned_us))
             for candidate in candidates
         ]
-        going = [entry for entry in judged if self.removes(entry.fate)]
+        going = [entry for entry in judged if self.removes_fate(entry.fate)]
         if going:
             self._progress("removing", len(going))
-            folder.remove(going)
+            folder.delete_files(going)
         for entry in judged:
-            tally.count(entry)
+            tally.count_file(entry)
 
 
-def _judge_again(folder: SweptFolder, candidate: JudgedFile, pinned_us: int) -> SweepDecision:
-    fate = folder.judge_again(candidate)
+def _judge_file_again(folder: SweptFolder, candidate: JudgedFile, pinned_us: int) -> SweepDecision:
+    fate = folder.judge_file_again(candidate)
     return SweepDecision.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats.registry import TableFormat, load_member, table_formats
+from penstock.formats.registry import TableFormat, list_table_formats, load_member
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
@@ -18,14 +18,14 @@ from penstock.lake.notebook_progress import show_bytes
 from penstock.lake.options import TableLogOptions
 from penstock.lake.plugins import describe_usage, find_format, find_plugin
 from penstock.lake.row_changes import ChangedRows, MergeClause, MergeStatement, RowValues
-from penstock.lake.table_writer import write
+from penstock.lake.table_writer import write_rows
 from penstock.lake.transactions.read_set import note_reads
 from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder, OptimizeProgress
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
-from penstock.model.names import revision_at
+from penstock.model.names import write_revision_at
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Table(RowReader):
         """What its format does with it; that of the default format says what it is if it is none."""
         content = self._find_content()
         declared = find_format(content) if find_plugin(content) is not None else None
-        return _make_view(self, declared or table_formats()[0])
+        return _make_view(self, declared or list_table_formats()[0])
 
     def _change_view(self, method: str, refusal: str) -> ChangeView:
         """The same, for what not every format can do; ``NotManaged`` if that of the table cannot."""
@@ -142,7 +142,7 @@ class Table(RowReader):
 
     def _ask_view(self, ask: Callable[[TableView], T]) -> T:
         """Ask the default format first, which saves most tables a call."""
-        default = table_formats()[0]
+        default = list_table_formats()[0]
         try:
             return ask(_make_view(self, default))
         except NotManaged:
@@ -233,7 +233,7 @@ class Table(RowReader):
         nothing to do.
         """
         commit_meta = calls.describe_commit(message, author)
-        written: TableCommitResult | FilesWritten | None = write(
+        written: TableCommitResult | FilesWritten | None = write_rows(
             self, data, mode, format, partition_by, commit_meta, idempotency_key
         )
         return written
@@ -365,7 +365,7 @@ class Table(RowReader):
         view = self._change_view("optimize", "files cannot be rewritten")
         with show_bytes(f"rewrite {self.key}") as show:
             shown = progress if progress is not None else show
-            order = OptimizeOrder.of(target_file_bytes, where, zorder_by, shown)
+            order = OptimizeOrder.from_arguments(target_file_bytes, where, zorder_by, shown)
             return view.optimize(order, calls.describe_commit(message, author))
 
     def analyze(self, *, message: str | None = None, author: str | None = None) -> AnalyzedTable:
@@ -404,7 +404,7 @@ class Table(RowReader):
         """
         if sum(choice is not None for choice in (version, timestamp, ref)) != 1:
             raise InvalidRequest("give exactly one of version, timestamp and ref, to say what to restore")
-        to = ref if timestamp is None else revision_at(self.ref, timestamp)
+        to = ref if timestamp is None else write_revision_at(self.ref, timestamp)
         return self.lake.restore(
             self.key,
             to=to,
@@ -449,9 +449,9 @@ class Table(RowReader):
         except NotManaged:
             if find_plugin(self._find_content()) is None:
                 raise
-        from penstock.formats.rows.arrow_types import schema_of
+        from penstock.formats.rows.arrow_types import make_schema
 
-        return schema_of(self.arrow_schema)
+        return make_schema(self.arrow_schema)
 
     @property
     def properties(self) -> Mapping[str, str]:

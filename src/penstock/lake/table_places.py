@@ -12,9 +12,9 @@ from functools import cache
 from typing import Final
 
 from penstock.errors import LocationRefused
-from penstock.lake.plugins import plugin_types
+from penstock.lake.plugins import list_plugin_types
 from penstock.model.keys import Key
-from penstock.storage.locations import is_under, normalise, table_of_place
+from penstock.storage.locations import is_under, normalise_location, parse_table_of_place
 from penstock.storage.places import SCRATCH
 
 ENTANGLED: Final = "is inside or above the folder of another table; choose another location"
@@ -27,7 +27,7 @@ def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None
     if (
         warehouse
         and is_under(location, warehouse)
-        and table_of_place(_relative_parts(location, warehouse)[0].lower()) is not None
+        and parse_table_of_place(_split_relative_location(location, warehouse)[0].lower()) is not None
     ):
         raise _refused_error(
             location, "is inside the folder where the lake places tables itself; choose another location"
@@ -47,7 +47,7 @@ def check_apart(
     The very place of another table is refused too, unless ``key`` is left out: then the table is to be looked
     at, and what is found there says whose it is.
     """
-    where = normalise(location)
+    where = normalise_location(location)
     if records := _record_folders().intersection(where.split("/")):
         raise _refused_error(
             location, f"is inside a folder where a table keeps its metadata ({min(records)})"
@@ -57,11 +57,11 @@ def check_apart(
             raise _refused_error(
                 location, "is the lake's warehouse, or is above it; choose a folder below it"
             )
-        below = _relative_parts(where, warehouse) if is_under(where, warehouse) else []
-        if len(below) > 1 and table_of_place(below[0].lower()) is not None:
+        below = _split_relative_location(where, warehouse) if is_under(where, warehouse) else []
+        if len(below) > 1 and parse_table_of_place(below[0].lower()) is not None:
             raise _refused_error(location, "is inside the folder of a table; choose another location")
     for other, place in others:
-        if normalise(place) == where:
+        if normalise_location(place) == where:
             if key is not None and other != key:
                 raise _refused_error(
                     location, "is the location of another table of the lake; choose another location"
@@ -75,12 +75,14 @@ def check_apart(
 @cache
 def _record_folders() -> frozenset[str]:
     """What tables keep their own records in."""
-    return frozenset((SCRATCH, *(folder for plugin in plugin_types() for folder in plugin.record_folders)))
+    return frozenset(
+        (SCRATCH, *(folder for plugin in list_plugin_types() for folder in plugin.record_folders))
+    )
 
 
-def _relative_parts(location: str, root: str) -> list[str]:
+def _split_relative_location(location: str, root: str) -> list[str]:
     """The parts of a location below a root; one that is empty, if it is the root."""
-    return normalise(location).removeprefix(normalise(root)).strip("/").split("/")
+    return normalise_location(location).removeprefix(normalise_location(root)).strip("/").split("/")
 
 
 def _refused_error(location: str, why: str) -> LocationRefused:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
-from penstock.formats.registry import TableFormat, find_declared, other_formats, table_formats
+from penstock.formats.registry import TableFormat, find_declared, list_table_formats, load_other_formats
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetContents
 from penstock.lake.plugins import find_format
-from penstock.lake.row_input import arrow_rows
+from penstock.lake.row_input import to_arrow_stream
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent
@@ -43,7 +43,7 @@ class RowWrite(NamedTuple):
     """What is at the table's key; ``None`` if nothing."""
 
 
-def write(
+def write_rows(
     table: Table,
     data: Any,
     mode: str,
@@ -55,15 +55,15 @@ def write(
     """Write rows; ``None`` if there was nothing to be done."""
     table.require_branch()
     chosen, by = _parse_mode(mode), _parse_columns(partition_by)
-    data = arrow_rows(data)
+    data = to_arrow_stream(data)
     table.lake.begin_write()
     content = find_content(table)
-    wanted_format = None if format is None else _row_format(format)
+    wanted_format = None if format is None else _choose_row_format(format)
     if content is None:
         check_new_key(table.key)
-        declared = _format_for(wanted_format)
+        declared = _choose_format(wanted_format)
     else:
-        declared = _format_of(table.key, content)
+        declared = _find_format(table.key, content)
     rows = RowWrite(data, chosen, wanted_format, by, description, idempotency_key, content)
     return declared.load(declared.table_view)(table).write(rows)
 
@@ -87,10 +87,10 @@ def _parse_columns(partition_by: str | Sequence[str] | None) -> tuple[str, ...] 
     return (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
 
 
-def _row_format(format: str) -> str:  # noqa: A002
+def _choose_row_format(format: str) -> str:  # noqa: A002
     name = str(format).lower()
     if find_declared(lambda declared: name in declared.row_formats) is None:
-        formats = (*table_formats(), *other_formats().formats)
+        formats = (*list_table_formats(), *load_other_formats().formats)
         names = [name for declared in formats for name in declared.row_formats]
         raise InvalidRequest(
             f"rows can be written here as {', '.join(names)}, not as {format!r}; use Spark for that format"
@@ -98,13 +98,13 @@ def _row_format(format: str) -> str:  # noqa: A002
     return name
 
 
-def _format_for(name: str | None) -> TableFormat:
+def _choose_format(name: str | None) -> TableFormat:
     """The table format for rows that are to be written in some way; the first one is the default."""
     declared = None if name is None else find_declared(lambda table_format: name in table_format.row_formats)
-    return table_formats()[0] if declared is None else declared
+    return list_table_formats()[0] if declared is None else declared
 
 
-def _format_of(key: Key, content: AnyContent) -> TableFormat:
+def _find_format(key: Key, content: AnyContent) -> TableFormat:
     """The format of a table that is there; ``NotManaged`` for what is no table of rows."""
     if (declared := find_format(content)) is None:
         raise no_rows_written_error(key, content)

@@ -31,7 +31,7 @@ class PresentedToken(NamedTuple):
     secret: str
 
 
-def new_token(
+def make_token(
     name: str,
     grants: Iterable[str | Grant],
     expires: datetime | None = None,
@@ -46,7 +46,7 @@ def new_token(
     token = Token(
         id=token_id,
         name=name,
-        secret_hash=secret_hash(secret),
+        secret_hash=hash_secret(secret),
         grants=tuple(parse_grant(grant) for grant in grants),
         created=now,
         expires=expires,
@@ -64,7 +64,7 @@ def new_token(
     return f"penstock_{token_id}_{secret}", call
 
 
-def secret_hash(secret: str) -> ObjectId:
+def hash_secret(secret: str) -> ObjectId:
     """What a lake keeps of a secret.
 
     A secret has 256 random bits, so that a plain hash cannot be turned back by guessing.

@@ -13,7 +13,7 @@ OptimizeProgress: TypeAlias = Callable[[int, int], None]
 """Is told how many bytes are rewritten, and of how many."""
 
 
-def no_progress(done_bytes: int, all_bytes: int) -> None:
+def ignore_progress(done_bytes: int, all_bytes: int) -> None:
     """Tell nobody."""
 
 
@@ -26,10 +26,10 @@ class OptimizeOrder(NamedTuple):
     """Only partitions for which this condition is true."""
     zorder_by: tuple[str, ...] = ()
     """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
-    progress: OptimizeProgress = no_progress
+    progress: OptimizeProgress = ignore_progress
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         target_file_bytes: int | None,
         where: str | None,

@@ -153,12 +153,12 @@ class Branch(NamedReference):
         """Create or replace a catalog entry. Namespaces above it are created as needed."""
         path = Key.parse(key)
         options.setdefault("create_namespaces", True)
-        return self.commit([Put(path, content)], **_with_message(options, f"put {path}"))
+        return self.commit([Put(path, content)], **_add_message(options, f"put {path}"))
 
     def drop(self, key: str | Key, **options: Unpack[BranchCommitOptions]) -> Commit:
         """Delete a catalog entry. A namespace must be empty."""
         path = Key.parse(key)
-        return self.commit([Delete(path)], **_with_message(options, f"drop {path}"))
+        return self.commit([Delete(path)], **_add_message(options, f"drop {path}"))
 
     def create_namespace(
         self, key: str | Key, properties: Mapping[str, str] | None = None, **options: Unpack[CommitOptions]
@@ -294,6 +294,6 @@ class Snapshot:
         return self._lake.log(self.id, via=self.via, **options)
 
 
-def _with_message(options: BranchCommitOptions, message: str) -> BranchCommitOptions:
+def _add_message(options: BranchCommitOptions, message: str) -> BranchCommitOptions:
     """The options of a commit, with a message if the program gives none."""
     return options if options.get("message") is not None else {**options, "message": message}

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from penstock.errors import PenstockError
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import CALLS, Call, WriteCall
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.plugins import other_calls
+from penstock.lake.plugins import list_calls_of_other_formats
 from penstock.lake.transactions.calls import AbortTransaction, BeginTransaction, CommitTransaction
 from penstock.model.transactions import PREFIX
 from penstock.processes.child_process import ChildTask
@@ -33,11 +33,11 @@ class TaskCatalogue:
     def __init__(self, task: ChildTask, page_max: int | None) -> None:
         self._task, self.page_max = task, page_max
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:  # noqa: ARG002 - nobody would see it
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:  # noqa: ARG002 - nobody would see it
         kind = type(call)
         reply = self._task.ask(kind.__name__.encode() + b"\0" + json.encode(call, kind))
         if reply[:1] == ANSWERED:
-            answer: R = json.read(reply[1:], kind.answer)
+            answer: R = json.read_answer_json(reply[1:], kind.answer)
             return answer
         error = decode_error(500, reply[1:])
         raise error if error is not None else RuntimeError("the response cannot be parsed")
@@ -58,7 +58,7 @@ class CallAnswers:
     def __call__(self, question: bytes) -> bytes:
         name, _, data = question.partition(b"\0")
         kind = _KINDS.get(name) or next(
-            candidate for candidate in other_calls() if candidate.__name__.encode() == name
+            candidate for candidate in list_calls_of_other_formats() if candidate.__name__.encode() == name
         )
         try:
             call = json.decode(data, kind)
@@ -80,7 +80,7 @@ class CallAnswers:
             branch = getattr(call, call.target, None) or ""
             self.has_written |= branch.removeprefix(PREFIX) not in self._begun
 
-    def tidy(self) -> None:
+    def abort_left_transactions(self) -> None:
         """Abort transactions that the work has begun and not ended, since it was ended itself."""
         for transaction in self._begun:
             with suppress(PenstockError):  # its lease runs out

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from penstock.errors import InvalidKey, InvalidRequest
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 from penstock.model.jobs import ID
 from penstock.model.keys import Key
 
@@ -33,7 +33,7 @@ class SaveMode(StrEnum):
     """If there is anything, nothing happens."""
 
 
-def job_id(given: str | None, key: Key, branch: str) -> str:
+def make_job_id(given: str | None, key: Key, branch: str) -> str:
     """The id of a job: a new one, the one that is given, or what a name stands for, of those that write a
     table on a branch. So others may use the same name for theirs."""
     if given is None:
@@ -41,7 +41,7 @@ def job_id(given: str | None, key: Key, branch: str) -> str:
     if not given:
         raise InvalidRequest("the id of a job must not be empty; leave it out, or give each job a unique id")
     plain = given.replace("-", "").lower()
-    return plain if ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
+    return plain if ID.fullmatch(plain) else hash_parts(str(key), branch, given).hex()[:32]
 
 
 def check_properties(properties: Iterable[str]) -> None:

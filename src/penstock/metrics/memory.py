@@ -90,7 +90,7 @@ class Metrics(LabelledMeter):
             return MetricsSnapshot(
                 dict(self._counts),
                 dict(self._gauges),
-                {series: histogram.distribution() for series, histogram in self._histograms.items()},
+                {series: histogram.summarize_values() for series, histogram in self._histograms.items()},
             )
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
@@ -106,7 +106,7 @@ class Metrics(LabelledMeter):
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
         series = _make_series(metric, values)
         with self._lock:
-            self._histograms[series].add(value)
+            self._histograms[series].add_value(value)
 
 
 def _make_series(metric: Metric, values: tuple[str, ...]) -> Series:
@@ -120,13 +120,13 @@ class _Histogram:
         self._count, self._sum, self._max = 0, 0.0, 0.0
         self._parts: defaultdict[int, int] = defaultdict(int)
 
-    def add(self, value: float) -> None:
+    def add_value(self, value: float) -> None:
         self._count += 1
         self._sum += value
         self._max = max(self._max, value)
-        self._parts[_bucket_of(value)] += 1
+        self._parts[_find_bucket(value)] += 1
 
-    def distribution(self) -> ValueSummary:
+    def summarize_values(self) -> ValueSummary:
         return ValueSummary(
             count=self._count,
             sum=self._sum,
@@ -145,7 +145,7 @@ class _Histogram:
         return self._max
 
 
-def _bucket_of(value: float) -> int:
+def _find_bucket(value: float) -> int:
     """The number of the part that a value lies in; parts are ordered as values are."""
     if value < 2.0**POWER_MIN:
         return 0

@@ -49,19 +49,19 @@ class OpenTelemetryMeter(LabelledMeter):
             metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
         )
 
-    def _instrument_of(self, metric: Metric) -> Any:
+    def _find_instrument(self, metric: Metric) -> Any:
         if metric.name not in self._instruments:
             self.declare((metric,))
         return self._instruments[metric.name]
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        self._instrument_of(metric).add(amount, _label_attributes(metric, values))
+        self._find_instrument(metric).add(amount, _label_attributes(metric, values))
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._instrument_of(metric).set(value, _label_attributes(metric, values))
+        self._find_instrument(metric).set(value, _label_attributes(metric, values))
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._instrument_of(metric).record(value, _label_attributes(metric, values))
+        self._find_instrument(metric).record(value, _label_attributes(metric, values))
 
 
 def _label_attributes(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:

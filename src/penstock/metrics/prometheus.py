@@ -40,18 +40,18 @@ class PrometheusMeter(LabelledMeter):
         with self._declaring:
             for metric in metrics:
                 if metric.name not in self._declared:
-                    self._declared[metric.name] = _declare(metric, self._registry)
+                    self._declared[metric.name] = _declare_metric(metric, self._registry)
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        self._series_of(metric, values).inc(amount)
+        self._find_series(metric, values).inc(amount)
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._series_of(metric, values).set(value)
+        self._find_series(metric, values).set(value)
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._series_of(metric, values).observe(value)
+        self._find_series(metric, values).observe(value)
 
-    def _series_of(self, metric: Metric, values: tuple[str, ...]) -> Any:
+    def _find_series(self, metric: Metric, values: tuple[str, ...]) -> Any:
         """The client library's object for one series; looking it up there takes several times as long."""
         key = (metric.name, *values)
         collector = self._series.get(key)
@@ -62,7 +62,7 @@ class PrometheusMeter(LabelledMeter):
         return collector
 
 
-def _declare(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+def _declare_metric(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
     if metric.type is Type.COUNTER:
         return Counter(metric.name, metric.help, metric.labels, registry=registry)
     if metric.type is Type.GAUGE:

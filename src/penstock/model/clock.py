@@ -14,20 +14,20 @@ Clock: TypeAlias = Callable[[], int]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def utc(time_us: int) -> datetime:
+def to_utc_datetime(time_us: int) -> datetime:
     """A stored time, as people and programs hold it. What is damaged or was written by others may lie beyond
     the years 1 to 9999: it becomes the first or the last moment of these."""
     return _EPOCH + timedelta(microseconds=min(max(time_us, TIME_MIN_US), TIME_MAX_US))
 
 
-def microseconds(time: datetime) -> int:
+def to_microseconds(time: datetime) -> int:
     """A time as it is stored; one without a time zone is in UTC."""
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
-TIME_MIN_US: Final = microseconds(datetime.min.replace(tzinfo=UTC))
-TIME_MAX_US: Final = microseconds(datetime.max.replace(tzinfo=UTC))
+TIME_MIN_US: Final = to_microseconds(datetime.min.replace(tzinfo=UTC))
+TIME_MAX_US: Final = to_microseconds(datetime.max.replace(tzinfo=UTC))
 
 
 def now_us() -> int:

@@ -29,7 +29,7 @@ class GraphRow(NamedTuple):
     below: str
 
 
-def graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
+def draw_commit_graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
     """The graph of commits with their parents, each commit before its parents.
 
     A parent that does not follow (it is on the next page, or has expired) leaves its lane open to the end.
@@ -53,7 +53,7 @@ def graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
                 lanes[lane : lane + 1] = [parent]
             touched.add(lanes.index(parent))
         freed = {lane for lane in {*mine, node} if lanes[lane] is None}
-        yield GraphRow(_node_line(node, touched, before, lanes), _line_below(lanes))
+        yield GraphRow(_draw_node_line(node, touched, before, lanes), _draw_line_below(lanes))
         while lanes and lanes[-1] is None:
             lanes.pop()
 
@@ -66,7 +66,7 @@ def _find_free_lane(lanes: Sequence[str | None], avoid: set[int], start: int = 0
     return max([len(lanes), start, *(lane + 1 for lane in avoid)])
 
 
-def _node_line(
+def _draw_node_line(
     node: int, touched: set[int], before: Sequence[str | None], after: Sequence[str | None]
 ) -> str:
     first, last = min(touched | {node}), max(touched | {node})
@@ -88,5 +88,5 @@ def _node_line(
     return line.rstrip()
 
 
-def _line_below(lanes: Sequence[str | None]) -> str:
+def _draw_line_below(lanes: Sequence[str | None]) -> str:
     return " ".join("│" if waits_for is not None else " " for waits_for in lanes).rstrip()

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, digest, encode
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, to_utc_datetime
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, hash_parts, make_decoder
 from penstock.model.objects import CommitObject
 
 MESSAGE_MAX_CHARS: Final = 16_384
@@ -32,7 +32,7 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
     is_dated: bool = False
     """Whether the author's time is given, whatever it is."""
 
-    def written_us(self, committed_us: int) -> int:
+    def get_written_time_us(self, committed_us: int) -> int:
         """When it was written; when it was committed, if nothing is said."""
         return self.author_time_us if self.is_dated or self.author_time_us else committed_us
 
@@ -63,7 +63,7 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
-_decode_meta = decoder(CommitMeta).decode
+_decode_meta = make_decoder(CommitMeta).decode
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,20 +99,20 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has further parents."""
 
     @classmethod
-    def of(cls, commit_id: ObjectId, stored: CommitObject) -> Commit:
+    def from_stored(cls, commit_id: ObjectId, stored: CommitObject) -> Commit:
         return cls(
             id=commit_id.hex(),
             parents=tuple(parent.hex() for parent in stored.parents),
-            time=utc(stored.time_us),
+            time=to_utc_datetime(stored.time_us),
             author=stored.authors[0] if stored.authors else stored.committer,
             message=stored.message,
             properties=stored.properties,
             generation=stored.generation,
             depth=stored.depth,
-            key=given_key(stored.key),
+            key=remove_key_owner(stored.key),
             authors=stored.authors,
             # The first release stored any time; a log with one that nobody can hold stays readable.
-            author_time=utc(stored.author_time_us),
+            author_time=to_utc_datetime(stored.author_time_us),
             committer=stored.committer,
             signed_off_by=stored.signed_off_by,
             is_merge=bool(stored.further_parents),
@@ -142,12 +142,12 @@ MARK_DIGITS: Final = 32
 _MARKED: Final = re.compile(rf"(?s:(.+))~[0-9a-f]{{{MARK_DIGITS}}}")
 
 
-def owned_key(key: str, owner: str) -> str:
+def add_key_owner(key: str, owner: str) -> str:
     """The key as it is stored for the token of a name."""
-    return f"{key}~{digest('owner of a key', owner).hex()[:MARK_DIGITS]}"
+    return f"{key}~{hash_parts('owner of a key', owner).hex()[:MARK_DIGITS]}"
 
 
-def given_key(stored: str) -> str:
+def remove_key_owner(stored: str) -> str:
     """The key as the caller gave it."""
     match = _MARKED.fullmatch(stored)
     return match[1] if match is not None else stored
@@ -155,6 +155,10 @@ def given_key(stored: str) -> str:
 
 def check_key(key: str) -> str:
     """``InvalidRequest`` if a key cannot be stored."""
-    if not isinstance(key, str) or not 0 < len(given_key(key)) <= KEY_MAX_CHARS or not key.isprintable():
+    if (
+        not isinstance(key, str)
+        or not 0 < len(remove_key_owner(key)) <= KEY_MAX_CHARS
+        or not key.isprintable()
+    ):
         raise InvalidRequest(f"an idempotency key must have 1 to {KEY_MAX_CHARS} printable characters")
     return key

@@ -87,9 +87,9 @@ class Conflict(msgspec.Struct, frozen=True):
         return self.why.partition("; ")[0] or _TEXT[self.kind]
 
     def __str__(self) -> str:
-        return self._describe(self.why or _TEXT[self.kind])
+        return self._describe_reason(self.why or _TEXT[self.kind])
 
-    def in_merge(self) -> list[str]:
+    def describe_in_merge(self) -> list[str]:
         """The same where two sides of a merge meet: a line for what is in the way, then one for each further
         thing that is to be known, and for each way out. A reason with a single way out stays one sentence."""
         reason, *more = self.why.split("; ") if self.why else [_IN_MERGE.get(self.kind, _TEXT[self.kind])]
@@ -97,14 +97,14 @@ class Conflict(msgspec.Struct, frozen=True):
             more = list(_PATHS if self.path else _ICEBERG)
         elif len(more) == 1:
             reason, more = self.why, []
-        return [self._describe(reason), *more]
+        return [self._describe_reason(reason), *more]
 
-    def in_revert(self) -> list[str]:
+    def describe_in_revert(self) -> list[str]:
         """The same where a commit is to be undone, and others came after it."""
         if self.why:
-            first, *more = self.in_merge()
+            first, *more = self.describe_in_merge()
             return [first, *(_REVERT_ANYWAY if tuple(more) == _PATHS else more)]
-        message = self._describe(_IN_REVERT.get(self.kind, _TEXT[self.kind]))
+        message = self._describe_reason(_IN_REVERT.get(self.kind, _TEXT[self.kind]))
         return [message, *(_REVERT_ANYWAY if self.kind in _IN_REVERT else ())]
 
     @property
@@ -112,7 +112,7 @@ class Conflict(msgspec.Struct, frozen=True):
         """Whether both sides have an Iceberg table or view, of which the lake knows only where it is."""
         return self.kind is ConflictKind.VALUE_DIFFERS and self.found.startswith("ICEBERG_")
 
-    def _describe(self, reason: str) -> str:
+    def _describe_reason(self, reason: str) -> str:
         text = f"'{self.key}' {reason}"
         if self.path:
             text += f" at '{self.path}'"

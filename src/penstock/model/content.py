@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import ObjectId, encode, make_decoder
 
 CONTENT_MAX_BYTES: Final = 16 * 1024 * 1024
 
@@ -116,24 +116,24 @@ SOURCES: Final = ("penstock.model.nessie", "penstock.formats.registry")
 
 
 @cache
-def content_types() -> Mapping[str, type[Content]]:
+def load_content_types() -> Mapping[str, type[Content]]:
     """Every type that has a number of its own, by its name. Contents of other types are stored as
     ``Unknown``, with the name of their type."""
-    format_types = [kind for source in SOURCES for kind in import_module(source).content_types()]
+    format_types = [kind for source in SOURCES for kind in import_module(source).list_content_types()]
     return {kind.content_type: kind for kind in (Namespace, *format_types, Unknown)}
 
 
-def type_bytes(kind: type[Content]) -> bytes:
+def encode_type(kind: type[Content]) -> bytes:
     """The second byte of stored contents of a type."""
     return msgspec.msgpack.encode(kind.__struct_config__.tag)
 
 
 @cache
 def _make_decoder() -> msgspec.msgpack.Decoder[Any]:
-    return decoder(Union[tuple(content_types().values())])  # noqa: UP007 - known at run time only
+    return make_decoder(Union[tuple(load_content_types().values())])  # noqa: UP007 - known at run time only
 
 
-_any_decoder = decoder(tuple[Any, ...])
+_any_decoder = make_decoder(tuple[Any, ...])
 
 
 def encode_content(content: Content) -> bytes:
@@ -150,7 +150,7 @@ def encode_content(content: Content) -> bytes:
     return _check_size(content, data)
 
 
-def content_bytes(content: Content) -> bytes:
+def encode_checked_content(content: Content) -> bytes:
     """Canonical bytes of a content that was checked before."""
     return content.payload if isinstance(content, Unknown) and not content.type_name else encode(content)
 

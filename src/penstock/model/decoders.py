@@ -30,20 +30,20 @@ if hasattr(os, "register_at_fork"):
 
 
 @overload
-def json_decoder(
+def get_json_decoder(
     kind: type[T],
     *,
     dec_hook: Callable[[type, Any], Any] | None = None,
     float_hook: Callable[[str], Any] | None = None,
 ) -> msgspec.json.Decoder[T]: ...
 @overload
-def json_decoder(
+def get_json_decoder(
     kind: Any,
     *,
     dec_hook: Callable[[type, Any], Any] | None = None,
     float_hook: Callable[[str], Any] | None = None,
 ) -> msgspec.json.Decoder[Any]: ...
-def json_decoder(
+def get_json_decoder(
     kind: Any,
     *,
     dec_hook: Callable[[type, Any], Any] | None = None,
@@ -56,7 +56,7 @@ def json_decoder(
     )
 
 
-def own_json_decoder(
+def make_own_json_decoder(
     kind: Any, *, float_hook: Callable[[str], Any] | None = None
 ) -> msgspec.json.Decoder[Any]:
     """A decoder of JSON of a type that its caller made and nobody else decodes: it goes with the caller."""
@@ -65,16 +65,16 @@ def own_json_decoder(
 
 
 @overload
-def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]: ...
+def get_msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]: ...
 @overload
-def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]: ...
-def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+def get_msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]: ...
+def get_msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """The decoder of MessagePack of a type, for all threads: the same one for the same type."""
     return _make_once(("msgpack", kind), lambda: msgspec.msgpack.Decoder(kind))
 
 
 @overload
-def convert(
+def convert_value(
     value: Any,
     kind: type[T],
     *,
@@ -84,7 +84,7 @@ def convert(
     dec_hook: Callable[[type, Any], Any] | None = None,
 ) -> T: ...
 @overload
-def convert(
+def convert_value(
     value: Any,
     kind: Any,
     *,
@@ -93,7 +93,7 @@ def convert(
     builtin_types: Iterable[type] | None = None,
     dec_hook: Callable[[type, Any], Any] | None = None,
 ) -> Any: ...
-def convert(
+def convert_value(
     value: Any,
     kind: Any,
     *,

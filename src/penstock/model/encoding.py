@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 
 ObjectId: TypeAlias = Annotated[bytes, "hexadecimal"]
 """32 bytes, SHA-256. People see them as 64 hexadecimal digits."""
@@ -26,16 +26,16 @@ encode = _encoder.encode
 """Canonical bytes of a value."""
 
 
-def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+def make_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """A decoder for canonical bytes of one type."""
-    return msgpack_decoder(kind)
+    return get_msgpack_decoder(kind)
 
 
-def object_id(data: bytes) -> ObjectId:
+def hash_object(data: bytes) -> ObjectId:
     """The id of an object with these bytes."""
     return hashlib.sha256(data).digest()
 
 
-def digest(*parts: bytes | str) -> bytes:
+def hash_parts(*parts: bytes | str) -> bytes:
     """A hash over several parts, none of which can run into the next."""
     return hashlib.sha256(encode(parts)).digest()

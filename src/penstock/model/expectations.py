@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 from penstock.model.keys import Key
 from penstock.model.references import Kind, Reference
 
@@ -37,7 +37,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(map(Key.parse, self.tables))
 
 
-_decode = decoder(tuple[Expectation, ...]).decode
+_decode = make_decoder(tuple[Expectation, ...]).decode
 
 
 def has_expectations(reference: Reference) -> bool:
@@ -45,7 +45,7 @@ def has_expectations(reference: Reference) -> bool:
     return reference.kind is Kind.BRANCH and reference.note.startswith(_MARK)
 
 
-def expectations_of(reference: Reference) -> tuple[Expectation, ...]:
+def read_expectations(reference: Reference) -> tuple[Expectation, ...]:
     """What a branch expects, in the order in which it was added; ``Damaged`` if that cannot be read."""
     if not has_expectations(reference):
         return ()
@@ -58,7 +58,7 @@ def expectations_of(reference: Reference) -> tuple[Expectation, ...]:
         ) from None
 
 
-def note_of(expectations: tuple[Expectation, ...]) -> bytes:
+def encode_expectations(expectations: tuple[Expectation, ...]) -> bytes:
     """The note of a branch that expects this."""
     return _MARK + encode(expectations) if expectations else b""
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, make_decoder
 from penstock.model.references import Reference
 
 ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -83,10 +83,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """The idempotency key of its commit: the job's id, or another one if that was used in vain."""
         return f"{self.id}.{self.spent}" if self.spent else self.id
 
-    def as_landed(self, commit: ObjectId, now_us: int) -> Job:
+    def mark_landed(self, commit: ObjectId, now_us: int) -> Job:
         return msgspec.structs.replace(self, state=JobState.COMMITTED, commit=commit, changed_us=now_us)
 
-    def as_aborted(self, why: str, now_us: int) -> Job:
+    def mark_aborted(self, why: str, now_us: int) -> Job:
         """If it was committing, nothing lands under its key any more, and the next attempt has another."""
         spent = self.spent + (self.state is JobState.COMMITTING)
         why = why[:TEXT_MAX_CHARS]
@@ -108,19 +108,19 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """Whether it has been over for so long that it may be forgotten."""
         return self.is_over(now_us) and max(self.changed_us, self.expires_us) < now_us - kept_us
 
-    def own_branches(self) -> list[str]:
+    def list_own_branches(self) -> list[str]:
         """The branches that its attempts worked on, the newest first, if they have some."""
         if not self.own_branch:
             return []
-        return [own_branch(self.id, number) for number in range(self.attempt, 0, -1)]
+        return [name_own_branch(self.id, number) for number in range(self.attempt, 0, -1)]
 
 
-def own_branch(id: str, attempt: int) -> str:  # noqa: A002
+def name_own_branch(id: str, attempt: int) -> str:  # noqa: A002
     """The branch of one attempt: none meets what another one has left behind."""
     return OWN_BRANCH + (id if attempt == 1 else f"{id}-{attempt}")
 
 
-def attempt_of(branch: Reference) -> tuple[str, int] | None:
+def parse_attempt(branch: Reference) -> tuple[str, int] | None:
     """The job and the number of the attempt that a branch was made for; ``None`` if people made it.
 
     Its name alone does not tell: anybody may have a branch of that name.
@@ -129,13 +129,13 @@ def attempt_of(branch: Reference) -> tuple[str, int] | None:
     return (own["job"], int(own["attempt"] or 1)) if own is not None else None
 
 
-def own_branch_note(fence: str) -> bytes:
+def make_own_branch_note(fence: str) -> bytes:
     """The note on the branch that an attempt has made for itself."""
     return _OWN_NOTE + fence.encode()
 
 
 encode_job = encode
-decode_job = decoder(Job).decode
+decode_job = make_decoder(Job).decode
 
 
 def check_job_id(text: str, subject: str = "job id") -> str:

@@ -36,7 +36,7 @@ class Key(tuple[str, ...]):
     @classmethod
     def parse(cls, text: str | Key) -> Key:
         """Read ``a.b.c``; an element that contains a dot or a quote stands in double quotes."""
-        return text if isinstance(text, Key) else cls(*_split(text))
+        return text if isinstance(text, Key) else cls(*_split_elements(text))
 
     @classmethod
     def decode(cls, stored: bytes) -> Key:
@@ -96,7 +96,7 @@ def _quote_element(element: str) -> str:
     return element
 
 
-def _split(text: str) -> list[str]:
+def _split_elements(text: str) -> list[str]:
     if not isinstance(text, str):
         raise InvalidKey(f"a key must be a string, got {type(text).__name__}")
     if '"' not in text:

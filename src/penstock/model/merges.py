@@ -123,26 +123,26 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         title = "Preview" if self.dry_run else "Done" if self.applied else "Nothing to do"
-        counts = f"{_count(len(self.keys), 'key')}, {_count(len(self.conflicts), 'conflict')}"
+        counts = f"{_format_count(len(self.keys), 'key')}, {_format_count(len(self.conflicts), 'conflict')}"
         rows = [
             (key.key, "conflict" if key.conflicts else key.action, _describe_change(key.change))
             for key in self.keys[:KEYS_SHOWN]
         ]
         parts = [
-            html.heading(title, f"{counts}, head {self.head[:8]}"),
-            html.table(("key", "action", "change"), rows),
+            html.show_heading(title, f"{counts}, head {self.head[:8]}"),
+            html.show_table(("key", "action", "change"), rows),
         ]
         if len(self.keys) > KEYS_SHOWN:
-            parts.append(html.line(f"… {len(self.keys) - KEYS_SHOWN} more"))
+            parts.append(html.show_line(f"… {len(self.keys) - KEYS_SHOWN} more"))
         lines: list[str] = []
         for conflict in self.conflicts[:CONFLICTS_SHOWN]:
-            reason, *more = conflict.in_merge()
+            reason, *more = conflict.describe_in_merge()
             lines += [reason, *(f"  {line}" for line in more)]
         if lines:
-            parts += [html.heading("Conflicts"), html.lines(lines)]
+            parts += [html.show_heading("Conflicts"), html.show_lines(lines)]
         if len(self.conflicts) > CONFLICTS_SHOWN:
-            parts.append(html.line(f"… {len(self.conflicts) - CONFLICTS_SHOWN} more"))
-        return html.block(*parts)
+            parts.append(html.show_line(f"… {len(self.conflicts) - CONFLICTS_SHOWN} more"))
+        return html.show_block(*parts)
 
     def __repr__(self) -> str:
         what = "dry run" if self.dry_run else "applied" if self.applied else "nothing to do"
@@ -162,8 +162,10 @@ def _describe_change(change: ChangeSummary | None) -> str:
         (change.rows_removed, "row", "removed"),
     ]
     versions = "" if change.version_after is None else f"v{change.version_after}: "
-    return versions + ", ".join(f"{_count(count, what)} {how}" for count, what, how in counted if count)
+    return versions + ", ".join(
+        f"{_format_count(count, what)} {how}" for count, what, how in counted if count
+    )
 
 
-def _count(count: int, what: str) -> str:
+def _format_count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"

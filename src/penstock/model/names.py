@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.errors import InvalidName
-from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, microseconds, utc
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, to_microseconds, to_utc_datetime
 
 NAME_MAX_CHARS: Final = 200
 STEPS_MAX: Final = 100
@@ -68,11 +68,11 @@ def parse_revision(text: str) -> Revision:
     """Read a revision; whether what it names exists is not asked here."""
     if not isinstance(text, str):
         raise InvalidName(f"a revision must be a string, got {type(text).__name__}")
-    return _parse(text)
+    return _parse_revision_text(text)
 
 
 @lru_cache(maxsize=REVISIONS_MAX)
-def _parse(text: str) -> Revision:
+def _parse_revision_text(text: str) -> Revision:
     start = re.search(r"[~^*]", text)
     base, walk = (text[: start.start()], text[start.start() :]) if start else (text, "")
     if "@" in base:
@@ -102,23 +102,23 @@ def parse_time(text: str) -> datetime:
     time_us = parse_time_us(text)
     if not TIME_MIN_US <= time_us <= TIME_MAX_US:
         raise InvalidName(f"{text!r} is not a time in the years 1 to 9999")
-    return utc(time_us)
+    return to_utc_datetime(time_us)
 
 
-def moment(when: str | datetime | timedelta, now_us: int) -> datetime:
+def parse_moment(when: str | datetime | timedelta, now_us: int) -> datetime:
     """A time, or how long ago it was: `30d` and `12h` as text. A time without a time zone is in UTC."""
     if isinstance(when, datetime):
-        return utc(microseconds(when))
+        return to_utc_datetime(to_microseconds(when))
     if isinstance(when, str) and (ago := _AGO.fullmatch(when.strip())) is not None:
         when = timedelta(**{_UNITS[ago[2]]: float(ago[1])})
     if isinstance(when, timedelta):
-        return utc(now_us - when // timedelta(microseconds=1))
+        return to_utc_datetime(now_us - when // timedelta(microseconds=1))
     return parse_time(when)
 
 
-def revision_at(name: str, time: str | datetime) -> str:
+def write_revision_at(name: str, time: str | datetime) -> str:
     """The revision that is a reference as it was at a time; a time without a time zone is in UTC."""
-    moment = utc(microseconds(time)) if isinstance(time, datetime) else parse_time(time)
+    moment = to_utc_datetime(to_microseconds(time)) if isinstance(time, datetime) else parse_time(time)
     return f"{name}*{moment.isoformat()}"
 
 

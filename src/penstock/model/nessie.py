@@ -80,10 +80,10 @@ class DeltaTable(ManagedTable, frozen=True, kw_only=True, tag=2):
         return (*super().locations, *self.metadata_location_history, *self.checkpoint_location_history)
 
 
-def content_types() -> tuple[type[Content], ...]:
+def list_content_types() -> tuple[type[Content], ...]:
     return (IcebergTable, IcebergView, Udf, DeltaTable)
 
 
-def table_pointer(location: str, version: int = -1) -> Content:
+def make_table_pointer(location: str, version: int = -1) -> Content:
     """A small content that names a table and a version of it, and nothing that a format decides."""
     return IcebergTable(metadata_location=location, snapshot_id=version)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode, object_id
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, hash_object, make_decoder
 
 OBJECT_MAX_BYTES: Final = 256 * 1024
 """No object is larger, so that a lake fits every store it may move to."""
@@ -161,11 +161,11 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="recei
 AnyObject: TypeAlias = Blob | Holder | Leaf | Node | Segment | CommitObject | LogEntry | Receipt
 
 EMPTY_LEAF: Final = Leaf(b"", [], [])
-EMPTY_ROOT: Final[ObjectId] = object_id(encode(EMPTY_LEAF))
+EMPTY_ROOT: Final[ObjectId] = hash_object(encode(EMPTY_LEAF))
 """The root of a map that holds nothing. It is never stored."""
 
 BEGINNING: Final = CommitObject(root=EMPTY_ROOT)
 """What ``NO_COMMIT`` stands for: the empty lake, before any commit. It is never stored."""
 
-decode_object = decoder(AnyObject).decode
-decode_intents = decoder(tuple[Intent, ...]).decode
+decode_object = make_decoder(AnyObject).decode
+decode_intents = make_decoder(tuple[Intent, ...]).decode

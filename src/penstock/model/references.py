@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, make_decoder
 
 
 class Kind(StrEnum):
@@ -78,4 +78,4 @@ class Reference(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 encode_reference = encode
-decode_reference = decoder(Reference).decode
+decode_reference = make_decoder(Reference).decode

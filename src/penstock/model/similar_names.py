@@ -11,7 +11,7 @@ CUTOFF: Final = 0.65
 """How alike two names must be, as ``difflib`` measures it: 'amout' and 'amount', not 'day' and 'date'."""
 
 
-def closest_name(name: str, names: Iterable[str]) -> str | None:
+def find_closest_name(name: str, names: Iterable[str]) -> str | None:
     """The name among ``names`` that is most like ``name``; ``None`` if none is like it.
 
     A name that differs in case alone is always found.
@@ -29,7 +29,7 @@ def describe_names(name: str, names: Iterable[str], *, above: str = "") -> str:
     ``above`` is what all of them are part of, and written in front of each.
     """
     all_names = list(names)
-    suggestion = closest_name(name, all_names)
+    suggestion = find_closest_name(name, all_names)
     listed = ", ".join(above + name for name in all_names[:LISTED_MAX]) or "none"
     if len(all_names) > LISTED_MAX:
         listed += f" and {len(all_names) - LISTED_MAX} more"

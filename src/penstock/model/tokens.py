@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.model.commits import AUTHOR_MAX_CHARS
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import ObjectId, encode, make_decoder
 from penstock.model.keys import LENGTH_MAX_CHARS
 
 EVERYTHING: Final = "*"
@@ -46,7 +46,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     """All of it, and tokens, roots, history rules."""
 
-    def includes(self, other: Role) -> bool:
+    def includes_role(self, other: Role) -> bool:
         """Whether who has this role may do what the other one allows."""
         return self in (other, Role.ADMIN) or (self, other) == (Role.WRITE, Role.READ)
 
@@ -132,4 +132,4 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 encode_token = encode
-decode_token = decoder(Token).decode
+decode_token = make_decoder(Token).decode

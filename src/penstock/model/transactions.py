@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
+from penstock.model.encoding import NO_COMMIT, ObjectId, encode, make_decoder
 from penstock.model.references import Kind, Reference
 
 PREFIX: Final = "tx/"
@@ -93,12 +93,12 @@ class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
         """What reads and writes in it name as their branch."""
         return PREFIX + self.id
 
-    def as_landed(self, commit: ObjectId, now_us: int) -> StoredTransaction:
+    def mark_landed(self, commit: ObjectId, now_us: int) -> StoredTransaction:
         return msgspec.structs.replace(
             self, state=TransactionState.COMMITTED, commit=commit, changed_us=now_us
         )
 
-    def as_aborted(self, why: str, now_us: int) -> StoredTransaction:
+    def mark_aborted(self, why: str, now_us: int) -> StoredTransaction:
         why = why[:TEXT_MAX_CHARS].encode(errors="replace").decode()
         return msgspec.structs.replace(self, state=TransactionState.ABORTED, why=why, changed_us=now_us)
 
@@ -112,10 +112,10 @@ class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
 
 
 encode_transaction = encode
-_decode = decoder(StoredTransaction).decode
+_decode = make_decoder(StoredTransaction).decode
 
 
-def transaction_of(reference: Reference) -> StoredTransaction | None:
+def read_transaction(reference: Reference) -> StoredTransaction | None:
     """The transaction whose row a reference is; ``None`` if it is a branch or a tag."""
     if reference.kind not in (Kind.TRANSACTION, Kind.ENDED_TRANSACTION):
         return None
@@ -140,7 +140,7 @@ def is_transaction(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def names_transaction(name: str) -> bool:
+def is_transaction_branch_name(name: str) -> bool:
     """Whether a transaction can have this name."""
     return is_transaction(name) and _ID.fullmatch(name, len(PREFIX)) is not None
 

@@ -1,8 +1,8 @@
 """Processes: functions that run apart from this process, within bounds of memory and time.
 
 What other people send, an expression, a query or packed rows, may need any amount of memory and never end. A
-process that is lost to it must not be the one that answers everybody else. ``ProcessPool.run`` has a function
-run in a process of its own:
+process that is lost to it must not be the one that answers everybody else. ``ProcessPool.run_function`` has a
+function run in a process of its own:
 
     pool = ProcessPool(WorkerPoolLimits(memory_max_bytes=2**30))
     output = pool.run("package.module:function", argument)

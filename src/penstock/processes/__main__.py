@@ -5,6 +5,6 @@ from __future__ import annotations
 import socket
 import sys
 
-from penstock.processes.child_process import work
+from penstock.processes.child_process import run_tasks
 
-work(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+run_tasks(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

@@ -23,15 +23,15 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.processes.frames import (
     INLINE_MAX_BYTES,
     BrokenConnection,
     Frame,
     FrameKind,
-    call_of,
+    decode_call_head,
     pack_head,
-    receive,
+    receive_frame,
 )
 from penstock.processes.limits import bound_this_process
 from penstock.wire.errors import encode_error
@@ -73,8 +73,8 @@ class ChildTask:
         with self._lock:
             if self._is_over:
                 raise RuntimeError("the task of the row worker that asks this has already ended")
-            self._parent.send(FrameKind.ASKED, data=question)
-            return self._parent.receive().data
+            self._parent.send_frame(FrameKind.ASKED, data=question)
+            return self._parent.receive_frame().data
 
     def finish(self) -> None:
         """Let later calls of ``ask`` fail."""
@@ -88,7 +88,7 @@ class ParentConnection:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
-    def send(
+    def send_frame(
         self, kind: FrameKind, head: bytes = b"", data: bytes = b"", file: IO[bytes] | None = None
     ) -> None:
         """``BrokenConnection`` if the other process has ended."""
@@ -103,10 +103,10 @@ class ParentConnection:
         except ConnectionError as problem:  # not to be taken for one that the work has met
             raise BrokenConnection(str(problem)) from None
 
-    def receive(self) -> Frame:
-        return receive(self._receive, TASK_MAX_BYTES)
+    def receive_frame(self) -> Frame:
+        return receive_frame(self._receive_bytes, TASK_MAX_BYTES)
 
-    def _receive(self, size: int) -> tuple[bytes, Sequence[int]]:
+    def _receive_bytes(self, size: int) -> tuple[bytes, Sequence[int]]:
         buffer = bytearray(size)
         view, have = memoryview(buffer), 0
         while have < size:
@@ -120,21 +120,21 @@ class ParentConnection:
         return bytes(buffer), ()
 
 
-def work(connection: socket.socket, parent_id: int) -> None:
+def run_tasks(connection: socket.socket, parent_id: int) -> None:
     """Do what comes, one piece after the other, until the other side ends."""
     end_with(parent_id, connection)
     parent = ParentConnection(connection)
     try:
-        start = json_decoder(ChildSettings).decode(parent.receive().data)
+        start = get_json_decoder(ChildSettings).decode(parent.receive_frame().data)
         for module in start.imports:
             with contextlib.suppress(ImportError):  # an extra that is not installed; the work will say so
                 import_module(module)
         bound_this_process(start.memory_max_bytes)
-        parent.send(FrameKind.READY)
+        parent.send_frame(FrameKind.READY)
         while True:
-            frame = parent.receive()
-            function, head = call_of(frame.head)
-            parent.send(FrameKind.BEGUN)
+            frame = parent.receive_frame()
+            function, head = decode_call_head(frame.head)
+            parent.send_frame(FrameKind.BEGUN)
             _run_task(parent, function, ChildTask(parent, head, frame.data, start.memory_max_bytes))
             del frame
     except BrokenConnection:
@@ -148,15 +148,15 @@ def _run_task(parent: ParentConnection, function: str, task: ChildTask) -> None:
         result: TaskResult = getattr(import_module(module), name)(task)
     except PenstockError as error:
         task.finish()
-        parent.send(FrameKind.REFUSED, data=encode_error(error, ""))
+        parent.send_frame(FrameKind.REFUSED, data=encode_error(error, ""))
     except MemoryError:
         task.finish()
-        parent.send(FrameKind.TOO_LARGE)
+        parent.send_frame(FrameKind.TOO_LARGE)
     except BrokenConnection:
         raise
     except Exception:  # noqa: BLE001 - a bug, which is told to who looks after the program
         task.finish()
-        parent.send(FrameKind.FAILED, data=traceback.format_exc().encode(errors="replace"))
+        parent.send_frame(FrameKind.FAILED, data=traceback.format_exc().encode(errors="replace"))
     else:
         task.finish()
         _send_result(parent, result)
@@ -166,7 +166,7 @@ def _send_result(parent: ParentConnection, result: TaskResult) -> None:
     body = result.body
     if isinstance(body, bytes):
         if len(body) <= INLINE_MAX_BYTES:
-            parent.send(FrameKind.DONE, result.head, body)
+            parent.send_frame(FrameKind.DONE, result.head, body)
             return
         written = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
         written.write(body)
@@ -175,9 +175,9 @@ def _send_result(parent: ParentConnection, result: TaskResult) -> None:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if size <= INLINE_MAX_BYTES:
-            parent.send(FrameKind.DONE, result.head, file.read())
+            parent.send_frame(FrameKind.DONE, result.head, file.read())
         else:
-            parent.send(FrameKind.DONE, result.head, file=file)
+            parent.send_frame(FrameKind.DONE, result.head, file=file)
 
 
 def end_with(parent_id: int, connection: socket.socket) -> None:
@@ -191,10 +191,10 @@ def end_with(parent_id: int, connection: socket.socket) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent_id:  # it has ended already
             os._exit(1)
-    threading.Thread(target=_watch, args=(connection,), name="parent", daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(connection,), name="parent", daemon=True).start()
 
 
-def _watch(connection: socket.socket) -> None:
+def _watch_parent(connection: socket.socket) -> None:
     poll: Any = select.poll()
     poll.register(connection, 0)  # that it was closed is told without being asked for
     poll.poll()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 
 HEAD: Final = struct.Struct("<BIQ")
 """Kind, bytes of the head, bytes after it."""
@@ -67,14 +67,14 @@ class ReceiveBytes(Protocol):
     def __call__(self, size: int, /) -> tuple[bytes, Sequence[int]]: ...
 
 
-def call_head(function: str, head: bytes) -> bytes:
+def encode_call_head(function: str, head: bytes) -> bytes:
     """The head of a frame that has a function called."""
     return msgspec.msgpack.encode((function, head))
 
 
-def call_of(head: bytes) -> tuple[str, bytes]:
+def decode_call_head(head: bytes) -> tuple[str, bytes]:
     """The function, and the head that it is given."""
-    return msgpack_decoder(tuple[str, bytes]).decode(head)
+    return get_msgpack_decoder(tuple[str, bytes]).decode(head)
 
 
 def pack_head(kind: FrameKind, head: bytes = b"", size: int = 0) -> bytes:
@@ -82,7 +82,7 @@ def pack_head(kind: FrameKind, head: bytes = b"", size: int = 0) -> bytes:
     return HEAD.pack(kind, len(head), size) + head
 
 
-def receive(receiving: ReceiveBytes, data_max_bytes: int) -> Frame:
+def receive_frame(receiving: ReceiveBytes, data_max_bytes: int) -> Frame:
     """The next frame; ``BrokenConnection`` if it is none, or larger than it may be."""
     start, files = receiving(HEAD.size)
     kind, head_size, size = HEAD.unpack(start)

@@ -37,7 +37,7 @@ class WorkerPoolLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.count_max or max(PROCESSES_MIN, (os.cpu_count() or 1) + 1)
 
 
-def used_bytes(pid: int) -> int:
+def measure_own_memory(pid: int) -> int:
     """The memory that is a process's own: not the libraries that it shares with others, nor files that it
     has mapped. 0 if it is gone, or where this cannot be told."""
     try:

@@ -47,7 +47,7 @@ def refuse_question(_question: bytes) -> bytes:
     )
 
 
-def never() -> bool:
+def return_false() -> bool:
     return False
 
 
@@ -96,9 +96,9 @@ class ProcessPool:
     def await_started(self) -> None:
         """Until a process is ready, or cannot be started: work that needs it then says why."""
         with suppress(PenstockError):
-            self._return_process(self._take_idle_process("", inf, never), "")
+            self._return_process(self._take_idle_process("", inf, return_false), "")
 
-    def run(
+    def run_function(
         self,
         function: str,
         head: bytes = b"",
@@ -107,7 +107,7 @@ class ProcessPool:
         caller: str = "",
         answer: Answer = refuse_question,
         deadline_s: float = inf,
-        is_cancelled: Callable[[], bool] = never,
+        is_cancelled: Callable[[], bool] = return_false,
     ) -> TaskOutput:
         """What ``module:function`` comes to, called with a ``ChildTask`` that has the head and the body.
 
@@ -141,9 +141,9 @@ class ProcessPool:
         """As ``run``, by the process whose turn it is; ``WorkNotBegun`` if it ended before it began."""
         process = self._take_idle_process(caller, deadline_s, is_cancelled)
         ends_s = monotonic() + self.limits.timeout_s
-        watch = partial(self._watch, process, ends_s, deadline_s, is_cancelled)
+        watch = partial(self._watch_process, process, ends_s, deadline_s, is_cancelled)
         try:
-            output = process.run(function, head, body, answer, watch)
+            output = process.run_function(function, head, body, answer, watch)
         except FunctionRefused as refused:
             self._return_process(process, caller)
             raise refused.error from None
@@ -151,16 +151,16 @@ class ProcessPool:
             self._return_process(process, caller)
             raise
         except MemoryExhausted:
-            self._replace(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
+            self._replace_process(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
             raise self._too_large_error() from None
         except (WorkerLost, WorkNotBegun):
-            self._replace(process, caller, process.describe_end())
+            self._replace_process(process, caller, process.describe_end())
             raise
         except PenstockError as problem:
-            self._replace(process, caller, f"was stopped: {problem.message}")
+            self._replace_process(process, caller, f"was stopped: {problem.message}")
             raise
         except BaseException:
-            self._replace(process, caller, "was stopped: answering a question of its function failed")
+            self._replace_process(process, caller, "was stopped: answering a question of its function failed")
             raise
         self._return_process(process, caller)
         return output
@@ -171,12 +171,12 @@ class ProcessPool:
             self._is_closed = True
             idle, self._idle = self._idle, []
             for process in self._all.difference(idle):
-                process.kill()
+                process.kill_process()
             self._all.difference_update(idle)
             self._changed.notify_all()
         self._starter.shutdown(wait=False, cancel_futures=True)
         for process in idle:
-            process.end()
+            process.end_process()
 
     # -- turns ---------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class ProcessPool:
         """A process that is idle, when it is the caller's turn."""
         with self._changed:
             self._require_room(caller)
-            place = self._line.join(caller)
+            place = self._line.join_line(caller)
             failed_starts = self._failed_starts
             try:
                 while not (self._line.is_next(place) and self._has_idle()):
@@ -201,10 +201,10 @@ class ProcessPool:
                         raise self._problem
                     self._changed.wait(LOOK_EVERY_S)
             except BaseException:
-                self._line.leave(caller, place)
+                self._line.leave_line(caller, place)
                 self._changed.notify_all()
                 raise
-            self._line.begin(caller)
+            self._line.note_process_given(caller)
             self._changed.notify_all()
             return self._idle.pop()
 
@@ -216,7 +216,7 @@ class ProcessPool:
 
     def _require_room(self, caller: str) -> None:
         """``Throttled`` if too many wait, or more of one caller than there is room left for others."""
-        waiting, own = len(self._line), self._line.of(caller)
+        waiting, own = len(self._line), self._line.count_waiting(caller)
         soon = len(self._idle) + self.limits.count - len(self._all)
         remaining = self.limits.queue_max - (waiting - soon)
         if remaining > 0 and own <= remaining:
@@ -234,32 +234,33 @@ class ProcessPool:
             process = self._idle.pop()
             self._say(f"row worker {process.pid} {process.describe_end()} while it was idle")
             self._all.discard(process)
-            process.end()
+            process.end_process()
         return bool(self._idle)
 
     def _return_process(self, process: WorkerProcess, caller: str) -> None:
         if process.tasks >= TASKS_MAX or self._has_kept_much(process):
-            self._replace(process, caller)
+            self._replace_process(process, caller)
             return
         with self._changed:
             if not self._is_closed:
-                self._line.end(caller)
+                self._line.note_process_returned(caller)
                 self._idle.append(process)
                 self._changed.notify_all()
                 return
-        self._replace(process, caller)
+        self._replace_process(process, caller)
 
-    def _replace(self, process: WorkerProcess, caller: str, why: str = "") -> None:
+    def _replace_process(self, process: WorkerProcess, caller: str, why: str = "") -> None:
         if why:
             self._say(f"row worker {process.pid} {why}; another one is started")
-        process.kill()
+        process.kill_process()
         with self._changed:
-            self._line.end(caller)
+            self._line.note_process_returned(caller)
             self._all.discard(process)
             if not self._is_closed:
                 self._start_process_if_needed(is_replaced=True)
             self._changed.notify_all()
-        process.end()  # which may take a while, and nobody who waits for the other one has to wait for it
+        # This may take a while, and nobody who waits for the other one has to wait for it.
+        process.end_process()
 
     def _has_kept_much(self, process: WorkerProcess) -> bool:
         return process.used_bytes - process.idle_bytes > self.limits.memory_max_bytes // KEPT_SHARE
@@ -269,14 +270,14 @@ class ProcessPool:
         count = len(self._line) + is_replaced
         if len(self._idle) + self._starting < count and len(self._all) + self._starting < self.limits.count:
             self._starting += 1
-            self._starter.submit(self._launch)
+            self._starter.submit(self._start_process)
 
-    def _launch(self) -> None:
+    def _start_process(self) -> None:
         """Start a process, in the thread that starts all of them; another one waits until it is ready."""
         try:
             process = WorkerProcess(self._start)
         except OSError as problem:
-            self._after_start(None, Unavailable(f"a row worker cannot be started: {problem}"))
+            self._note_started(None, Unavailable(f"a row worker cannot be started: {problem}"))
             return
         threading.Thread(
             target=self._await_ready, args=(process,), name="penstock-start", daemon=True
@@ -286,12 +287,12 @@ class ProcessPool:
         try:
             process.await_ready()
         except PenstockError as problem:
-            process.end()
-            self._after_start(None, problem)
+            process.end_process()
+            self._note_started(None, problem)
         else:
-            self._after_start(process, None)
+            self._note_started(process, None)
 
-    def _after_start(self, process: WorkerProcess | None, problem: PenstockError | None) -> None:
+    def _note_started(self, process: WorkerProcess | None, problem: PenstockError | None) -> None:
         with self._changed:
             self._starting -= 1
             if problem is not None:
@@ -299,7 +300,7 @@ class ProcessPool:
                 self._failed_starts += 1
                 self._say(problem.message)
             elif process is not None and self._is_closed:
-                process.end()
+                process.end_process()
             elif process is not None:
                 self._all.add(process)
                 self._idle.append(process)
@@ -307,7 +308,7 @@ class ProcessPool:
 
     # -- limits --------------------------------------------------------------------------------------------
 
-    def _watch(
+    def _watch_process(
         self, process: WorkerProcess, ends_s: float, deadline_s: float, is_cancelled: Callable[[], bool]
     ) -> None:
         if process.used_bytes > self.limits.memory_max_bytes:

@@ -30,11 +30,11 @@ from penstock.processes.frames import (
     BrokenConnection,
     Frame,
     FrameKind,
-    call_head,
+    encode_call_head,
     pack_head,
-    receive,
+    receive_frame,
 )
-from penstock.processes.limits import used_bytes
+from penstock.processes.limits import measure_own_memory
 from penstock.processes.scratch import ScratchFolder
 from penstock.wire.errors import decode_error
 
@@ -110,7 +110,7 @@ class WorkerProcess:
                 stderr=self._errors,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C in a terminal is for who started it
-                env=_child_environment(self._folder.path, start.memory_max_bytes),
+                env=_make_child_environment(self._folder.path, start.memory_max_bytes),
             )
         except BaseException:
             ours.close()
@@ -133,7 +133,7 @@ class WorkerProcess:
 
     @property
     def used_bytes(self) -> int:
-        return used_bytes(self.pid)
+        return measure_own_memory(self.pid)
 
     def await_ready(self) -> None:
         """``Unavailable`` if it ends instead, or is not ready in time."""
@@ -144,8 +144,8 @@ class WorkerProcess:
                 raise Unavailable(f"a row worker did not start within {START_TIMEOUT_S:g} s")
 
         try:
-            self._send([pack_head(FrameKind.TASK, size=len(self._start)), self._start], watch)
-            frame = self._receive(watch)
+            self._send_parts([pack_head(FrameKind.TASK, size=len(self._start)), self._start], watch)
+            frame = self._receive_frame(watch)
         except (BrokenConnection, ConnectionError):
             raise Unavailable(f"a row worker did not start: {self.describe_end()}") from None
         if frame.kind is not FrameKind.READY:
@@ -154,7 +154,9 @@ class WorkerProcess:
             )
         self.idle_bytes = self.used_bytes
 
-    def run(self, function: str, head: bytes, body: bytes, answer: Answer, watch: Watch) -> TaskOutput:
+    def run_function(
+        self, function: str, head: bytes, body: bytes, answer: Answer, watch: Watch
+    ) -> TaskOutput:
         """What a function comes to; what it asks meanwhile is answered.
 
         ``FunctionRefused`` and ``FunctionFailed`` say that the function raised something; the process can be
@@ -165,15 +167,17 @@ class WorkerProcess:
         self.tasks += 1
         has_begun = False
         try:
-            self._send([pack_head(FrameKind.TASK, call_head(function, head), len(body)), body], watch)
+            self._send_parts(
+                [pack_head(FrameKind.TASK, encode_call_head(function, head), len(body)), body], watch
+            )
             while True:
-                frame = self._receive(watch)
+                frame = self._receive_frame(watch)
                 match frame.kind:
                     case FrameKind.BEGUN:
                         has_begun = True
                     case FrameKind.ASKED:
                         data = answer(frame.data)
-                        self._send([pack_head(FrameKind.ANSWER, size=len(data)), data], watch)
+                        self._send_parts([pack_head(FrameKind.ANSWER, size=len(data)), data], watch)
                     case FrameKind.DONE:
                         return TaskOutput(frame.head, frame.data, _open_frame_file(frame))
                     case FrameKind.REFUSED:
@@ -194,14 +198,14 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
         """Have it end; may be called while another thread waits for it, which sees that it has."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    def end(self) -> None:
+    def end_process(self) -> None:
         """End it, whatever it does, and let go of what belongs to it."""
-        self.kill()
+        self.kill_process()
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):  # the system is busy with its memory
             self._process.wait(END_TIMEOUT_S)
@@ -209,7 +213,7 @@ class WorkerProcess:
 
     def _remove_files(self) -> None:
         self._errors.close()
-        self._folder.remove()
+        self._folder.remove_folder()
 
     def describe_end(self) -> str:
         """How it ended, and what it wrote before, for the log."""
@@ -244,7 +248,7 @@ class WorkerProcess:
 
     # -- bytes ---------------------------------------------------------------------------------------------
 
-    def _send(self, parts: Sequence[bytes], watch: Watch) -> None:
+    def _send_parts(self, parts: Sequence[bytes], watch: Watch) -> None:
         for part in parts:
             view = memoryview(part)
             while view:
@@ -253,7 +257,7 @@ class WorkerProcess:
                 except BlockingIOError:
                     self._await_event(select.POLLOUT, watch)
 
-    def _receive(self, watch: Watch) -> Frame:
+    def _receive_frame(self, watch: Watch) -> Frame:
         def receiving(size: int) -> tuple[bytes, Sequence[int]]:
             buffer, files = bytearray(size), list[int]()
             have = 0
@@ -272,7 +276,7 @@ class WorkerProcess:
                 have += len(data)
             return bytes(buffer), files
 
-        return receive(receiving, ASKED_MAX_BYTES)
+        return receive_frame(receiving, ASKED_MAX_BYTES)
 
     def _await_event(self, event: int, watch: Watch) -> None:
         """Until something can be read or written; meanwhile it is watched."""
@@ -298,7 +302,7 @@ def _open_frame_file(frame: Frame) -> IO[bytes] | None:
     return file
 
 
-def _child_environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
+def _make_child_environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
     """This process's own, where keys of storage are, without what leads to the lake itself; with a folder for
     what does not fit in memory, which goes with the process. Lance reads no further ahead than fits."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAKE)}

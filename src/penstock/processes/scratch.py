@@ -32,7 +32,7 @@ class ScratchFolder:
             self.path = tempfile.mkdtemp(prefix=PREFIX)
             self._lock = _lock_new(Path(self.path, LOCK))
 
-    def remove(self) -> None:
+    def remove_folder(self) -> None:
         """Remove it with all that is in it. May be called again."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:

@@ -18,11 +18,11 @@ class ProcessLine:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
-    def of(self, caller: str) -> int:
+    def count_waiting(self, caller: str) -> int:
         """How many of one caller wait."""
         return len(self._waiting.get(caller, ()))
 
-    def join(self, caller: str) -> object:
+    def join_line(self, caller: str) -> object:
         """Wait behind what the caller waits for already; returns the place in the line."""
         place = object()
         self._waiting.setdefault(caller, deque()).append(place)
@@ -33,7 +33,7 @@ class ProcessLine:
         first = next((places[0] for caller, places in self._waiting.items() if self._may_work(caller)), None)
         return first is ticket
 
-    def begin(self, caller: str) -> None:
+    def note_process_given(self, caller: str) -> None:
         """What the caller waited for longest has got a process; all others come before the caller's next."""
         places = self._waiting.pop(caller)
         places.popleft()
@@ -41,14 +41,14 @@ class ProcessLine:
             self._waiting[caller] = places
         self._working[caller] += 1
 
-    def leave(self, caller: str, ticket: object) -> None:
+    def leave_line(self, caller: str, ticket: object) -> None:
         """It does not wait any more."""
         places = self._waiting[caller]
         places.remove(ticket)
         if not places:
             del self._waiting[caller]
 
-    def end(self, caller: str) -> None:
+    def note_process_returned(self, caller: str) -> None:
         """A process has done what it did for a caller."""
         self._working[caller] -= 1
         if not self._working[caller]:

@@ -68,11 +68,11 @@ class Acceptor:
         self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, protocol: Callable[[], asyncio.Protocol], lost: Callable[[], None]) -> None:
+    def start_accepting(self, protocol: Callable[[], asyncio.Protocol], lost: Callable[[], None]) -> None:
         """Have connections accepted. ``lost`` is called if the process ends by itself."""
         self._protocol, self._lost = protocol, lost
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._channel, self._receive)
+        self._loop.add_reader(self._channel, self._receive_connections)
         self._signal_running()
 
     async def stop(self) -> None:
@@ -94,7 +94,7 @@ class Acceptor:
         with contextlib.suppress(OSError):
             self._channel.send(b".")
 
-    def _receive(self) -> None:
+    def _receive_connections(self) -> None:
         self._receive_some()
         if self._channel.fileno() >= 0 and not self._is_stopping:
             self._show_running()
@@ -111,20 +111,22 @@ class Acceptor:
                 self._end_of_channel()
                 return
             for descriptor in descriptors:
-                self._connect(socket.socket(fileno=descriptor))
+                self._serve_connection(socket.socket(fileno=descriptor))
             for byte, status in ((HEALTHY, "200"), (STUCK, "503")):
                 if count := data.count(byte):
                     self._meter.count(HTTP_REQUESTS, count, api="server", route="GET /healthz", status=status)
 
-    def _connect(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
         self._connecting.add(task)
-        task.add_done_callback(self._after_connect)
+        task.add_done_callback(self._note_connected)
 
-    def _after_connect(self, task: asyncio.Task[Any]) -> None:
+    def _note_connected(self, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            self._log.say(LogLevel.WARNING, f"a connection was lost before its first request: {problem}")
+            self._log.log_message(
+                LogLevel.WARNING, f"a connection was lost before its first request: {problem}"
+            )
 
     def _end_of_channel(self) -> None:
         self._loop.remove_reader(self._channel)
@@ -132,7 +134,7 @@ class Acceptor:
         if not self._is_stopping:
             self._end_process()
             status = self.process.returncode
-            self._log.say(
+            self._log.log_message(
                 LogLevel.WARNING,
                 f"the process that accepts connections ended with status {status}: the server accepts them "
                 "itself from now on, and /healthz may be slow under load until the server is restarted",

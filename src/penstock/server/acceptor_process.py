@@ -88,20 +88,20 @@ class AcceptorLoop:
         for endpoint in (listener, channel):
             endpoint.setblocking(False)
 
-    def run(self) -> None:
+    def run_until_closed(self) -> None:
         """Until the serving process closes its end of the channel."""
-        self._selector.register(self._channel, selectors.EVENT_READ, self._receive)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._receive_sign_of_life)
         while not self._is_ending:
             self._update_accepting()
-            for key, _ in self._selector.select(self._timeout_s()):
+            for key, _ in self._selector.select(self._get_timeout_s()):
                 act: Callable[[], None] = key.data
                 act()
             self._hand_over_silent()
             if self._send_from_s is not None and time.monotonic() >= self._send_from_s:
-                self._send()
+                self._send_connections()
         self._stop_accepting()
 
-    def _timeout_s(self) -> float | None:
+    def _get_timeout_s(self) -> float | None:
         """How long there is nothing to do, if nobody sends anything."""
         is_pausing = self._send_from_s is not None or time.monotonic() < self._accept_from_s
         return SILENT_MAX_S if self._silent or is_pausing else None
@@ -115,7 +115,7 @@ class AcceptorLoop:
             self._beat_s is not None and has_room and is_time and not self._must_leave_to_other_workers()
         )
         if accepts and not self._is_accepting:
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept_connections)
         elif self._is_accepting and not accepts:
             self._selector.unregister(self._listener)
         self._is_accepting = accepts
@@ -127,8 +127,8 @@ class AcceptorLoop:
         has_room = self._untaken + len(self._silent) + len(self._handed) < UNTAKEN_MAX
         return not has_room or time.monotonic() - self._beat_s > self._untaken_s
 
-    def _accept(self) -> None:
-        self._receive()  # what came since the listener was found ready
+    def _accept_connections(self) -> None:
+        self._receive_sign_of_life()  # what came since the listener was found ready
         for _ in range(ACCEPT_AT_ONCE):
             if self._is_ending or self._must_leave_to_other_workers():
                 return
@@ -150,7 +150,7 @@ class AcceptorLoop:
         """Answer or hand over a connection that has sent something."""
         if connection not in self._silent:
             return
-        self._forget(connection)
+        self._forget_connection(connection)
         try:
             head = connection.recv(HEAD_MAX_BYTES, socket.MSG_PEEK)
             if not head:
@@ -159,16 +159,16 @@ class AcceptorLoop:
                 connection.recv(len(head))
                 self._answer_health_check(connection)
             else:
-                self._hand_over(connection)
+                self._hand_over_connection(connection)
         except OSError:
             connection.close()
 
     def _answer_health_check(self, connection: socket.socket) -> None:
-        self._receive()
+        self._receive_sign_of_life()
         silent_s = time.monotonic() - (self._beat_s or 0.0)
         is_stuck = silent_s > self._stuck_s
         with connection:
-            connection.send(_stuck_response(silent_s) if is_stuck else _healthy_response())
+            connection.send(_make_stuck_response(silent_s) if is_stuck else _make_healthy_response())
         if not self._handed:  # else the channel is full, and the probe is not counted
             with contextlib.suppress(OSError):
                 self._channel.send(STUCK if is_stuck else HEALTHY)
@@ -179,19 +179,19 @@ class AcceptorLoop:
             connection, since_s = next(iter(self._silent.items()))
             if since_s > before_s and not self._is_ending:
                 return
-            self._forget(connection)
-            self._hand_over(connection)
+            self._forget_connection(connection)
+            self._hand_over_connection(connection)
 
-    def _forget(self, connection: socket.socket) -> None:
+    def _forget_connection(self, connection: socket.socket) -> None:
         del self._silent[connection]
         self._selector.unregister(connection)
 
-    def _hand_over(self, connection: socket.socket) -> None:
+    def _hand_over_connection(self, connection: socket.socket) -> None:
         self._handed.append(connection)
         if len(self._handed) == 1:
-            self._send()
+            self._send_connections()
 
-    def _send(self) -> None:
+    def _send_connections(self) -> None:
         """Send the connections that wait for it, as many as the channel takes now."""
         self._send_from_s = None
         while self._handed:
@@ -211,14 +211,14 @@ class AcceptorLoop:
 
     def _wait_for(self, events: int) -> None:
         if self._selector.get_key(self._channel).events != events:
-            act = self._receive if events == selectors.EVENT_READ else self._exchange
+            act = self._receive_sign_of_life if events == selectors.EVENT_READ else self._exchange_with_server
             self._selector.modify(self._channel, events, act)
 
-    def _exchange(self) -> None:
-        self._receive()
-        self._send()
+    def _exchange_with_server(self) -> None:
+        self._receive_sign_of_life()
+        self._send_connections()
 
-    def _receive(self) -> None:
+    def _receive_sign_of_life(self) -> None:
         """Note that the event loop of the serving process runs, or that it has no more use for this one."""
         try:
             while data := self._channel.recv(4096):
@@ -250,11 +250,11 @@ def is_plain_probe(head: bytes) -> bool:
     return not any(name in lower for name in NOT_PLAIN)
 
 
-def _healthy_response() -> bytes:
+def _make_healthy_response() -> bytes:
     return _encode_response(b"200 OK", b'{"status":"ok"}', os.urandom(8).hex().encode())
 
 
-def _stuck_response(silent_s: float) -> bytes:
+def _make_stuck_response(silent_s: float) -> bytes:
     request_id = os.urandom(8).hex().encode()
     body = (
         b'{"error":{"code":"unavailable","message":'
@@ -277,7 +277,7 @@ def main(listener: int, channel: int, stuck_s: float, untaken_s: float | None = 
     for number in (signal.SIGINT, signal.SIGTERM):  # the serving process gets them, and ends this one
         signal.signal(number, signal.SIG_IGN)
     sockets = socket.socket(fileno=listener), socket.socket(fileno=channel)
-    AcceptorLoop(*sockets, stuck_s, untaken_s).run()
+    AcceptorLoop(*sockets, stuck_s, untaken_s).run_until_closed()
 
 
 if __name__ == "__main__":

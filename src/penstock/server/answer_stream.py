@@ -24,7 +24,7 @@ LINE_EVERY_S: Final = 0.1
 """Work tells how far it is more often than anybody wants to read."""
 
 
-async def stream(
+async def stream_answer(
     run: Callable[[Callable[[], HandledRequest]], asyncio.Future[Any]],
     work: Callable[[Progress], HandledRequest],
     begin: Callable[[str], Awaitable[None]],
@@ -40,7 +40,7 @@ async def stream(
     teller = _ProgressWriter(asyncio.get_running_loop(), lines)
     future = run(partial(work, teller))
     if watch is not None:
-        watch.begin(future)
+        watch.begin_watch(future)
     future.add_done_callback(lambda _: lines.put_nowait(None))
     line = await lines.get()
     if line is None and future.result().error:

@@ -35,7 +35,7 @@ _POLICY: Final = (
 )
 
 
-def render(description: Json) -> HttpAnswer:
+def render_api_page(description: Json) -> HttpAnswer:
     """The page for an OpenAPI description."""
     return HttpAnswer(
         body="".join(_render_page(description)).encode(),
@@ -75,7 +75,7 @@ def _render_page(description: Json) -> Iterator[str]:
             if tag["name"] in operation["tags"]
         ]
         for method, path, operation in routes:
-            yield from _route(method, path, operation, types)
+            yield from _render_route(method, path, operation, types)
         yield from _render_errors([operation for _, _, operation in routes])
     yield '<h2 id="types">Types</h2>'
     for name, schema in types.items():
@@ -91,7 +91,7 @@ Field = tuple[str, Json, bool, str]
 """Its name, its schema, whether it must be given, and where."""
 
 
-def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str]:
+def _render_route(method: str, path: str, operation: Json, types: Json) -> Iterator[str]:
     yield f'<details id="{escape(operation["operationId"])}"><summary><b>{escape(method.upper())}</b>'
     yield f"<code>{escape(path)}</code><span>{escape(operation['summary'])}</span></summary>"
     yield _render_prose(operation.get("description", ""))
@@ -107,7 +107,7 @@ def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str
     bodies = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     several = ""
     if bodies:
-        inside = list(_list_fields(types[_schema_name(bodies[0])])) if "$ref" in bodies[0] else []
+        inside = list(_list_fields(types[_get_schema_name(bodies[0])])) if "$ref" in bodies[0] else []
         fields += [(*field, "body") for field in inside]
         several = "" if inside else f"<p>The body is {_describe_type(bodies[0])}.</p>"
     yield from _render_table(fields)
@@ -171,7 +171,7 @@ _FORMATS: Final = {"date-time": "time", "uuid": "UUID"}
 def _describe_type(schema: Json) -> str:
     """A schema in a few words."""
     if "$ref" in schema:
-        name = escape(_schema_name(schema))
+        name = escape(_get_schema_name(schema))
         return f'<a href="#{name}">{name.partition(".")[2]}</a>'
     for word in ("anyOf", "oneOf"):
         if word in schema:
@@ -191,7 +191,7 @@ def _describe_type(schema: Json) -> str:
     return escape(_FORMATS.get(schema.get("format", ""), _KINDS.get(kind, kind)))
 
 
-def _schema_name(reference: Json) -> str:
+def _get_schema_name(reference: Json) -> str:
     name: str = reference["$ref"].rpartition("/")[2]
     return name
 

@@ -21,22 +21,22 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import PenstockError, Throttled, TimedOut
-from penstock.formats.registry import table_formats
+from penstock.formats.registry import list_table_formats
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUESTS, HTTP_SECONDS
-from penstock.processes.pool import ProcessPool, never
+from penstock.processes.pool import ProcessPool, return_false
 from penstock.server.access import AccessGate, Caller
-from penstock.server.answer_stream import Send, stream
+from penstock.server.answer_stream import Send, stream_answer
 from penstock.server.client_watch import WATCH_AFTER_S, ClientWatch
 from penstock.server.file_sender import send_file
 from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
-from penstock.server.logs import Log, LogLevel, LogLineWriter, mask_secrets, now
+from penstock.server.logs import Log, LogLevel, LogLineWriter, format_current_time, mask_secrets
 from penstock.server.read_start_queue import ReadStarter
 from penstock.server.read_turns import ReadPace, ReadTurns
-from penstock.server.request_body import ClientGone, Receive, RequestBody, body_size, too_large_error
+from penstock.server.request_body import ClientGone, Receive, RequestBody, get_body_size, too_large_error
 from penstock.server.request_handler import (
     STATUS_CLIENT_GONE,
     HandledRequest,
@@ -45,7 +45,7 @@ from penstock.server.request_handler import (
     RequestHandler,
     answer_error,
 )
-from penstock.server.request_slots import RequestSlot, RequestSlots, address_of
+from penstock.server.request_slots import RequestSlot, RequestSlots, normalise_client_address
 from penstock.server.route_matcher import MatchedRoute, RouteMatcher
 from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.server.threads import Ended, HandlerThreads, Work
@@ -60,7 +60,7 @@ unknown can hold the places of others by sending nothing."""
 ARRIVING_MAX: Final = 8
 """Requests that arrive from somebody who is not known yet, for each that may be open."""
 ROW_WORK_IMPORTS: Final = (
-    *(name for declared in table_formats() for name in declared.row_work_imports),
+    *(name for declared in list_table_formats() for name in declared.row_work_imports),
     "penstock.lake.audits.row_work",
     "penstock.server.ui.row_work",
     "duckdb",
@@ -99,7 +99,7 @@ class HttpExchange(msgspec.Struct):
 
     @property
     def address(self) -> str:
-        return address_of(self.client)
+        return normalise_client_address(self.client)
 
 
 class Application:
@@ -118,7 +118,9 @@ class Application:
         note: Note = lambda _: None,
     ) -> None:
         """``pool`` is for work on rows; without one, the application has its own."""
-        self._own_pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS, partial(log.say, LogLevel.WARNING))
+        self._own_pool = ProcessPool(
+            limits.processes, ROW_WORK_IMPORTS, partial(log.log_message, LogLevel.WARNING)
+        )
         self.pool = pool or self._own_pool
         self._matching = RouteMatcher(apis)
         self._handling = RequestHandler(catalogue, gate, limits, log, self.pool, note)
@@ -156,33 +158,33 @@ class Application:
         path = scope["raw_path"].decode("latin-1")
         exchange = HttpExchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
         exchange.client = scope.get("client")
-        exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
+        exchange.is_read = get_body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
-            exchange.found = self._matching.find(exchange.method, path)
+            exchange.found = self._matching.find_route(exchange.method, path)
             if exchange.found.api.add_credentials is not None:
                 exchange.found.api.add_credentials(headers)
-            handled = await self._serve(exchange, exchange.found, scope["query_string"], receive)
+            handled = await self._serve_request(exchange, exchange.found, scope["query_string"], receive)
         except PenstockError as error:
             handled = self._refuse_request(exchange, error)
         except ClientGone:
             handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), error="client_gone")
             exchange.is_answered = True
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
-            answer = self._handling.fault(self._matching.api(path), error, headers)
+            answer = self._handling.answer_bug(self._matching.find_api(path), error, headers)
             handled = HandledRequest(answer, error="internal")
         except asyncio.CancelledError:
             # The server stops and has waited long enough. A stream just breaks off.
             handled = self._refuse_request(exchange, _overdue_error("the server is stopping", exchange))
         if not exchange.is_answered:
             try:
-                await self._send(exchange, handled.answer)
+                await self._send_answer(exchange, handled.answer)
             except (asyncio.CancelledError, ClientGone):  # the client does not read its answer in time
                 handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
         if exchange.watch is not None:
-            exchange.watch.end()
+            exchange.watch.end_watch()
         self._log_request(exchange, handled)
 
-    async def _serve(
+    async def _serve_request(
         self, exchange: HttpExchange, match: MatchedRoute, query: bytes, receive: Receive
     ) -> HandledRequest:
         """Read the request and have it handled."""
@@ -191,30 +193,32 @@ class Application:
             return self._handling(ReceivedRequest(match, query, exchange.headers, b"", exchange.request_id))
         exchange.share = self._find_share(exchange)
         body, caller, place = b"", None, None
-        if body_size(exchange.headers):
+        if get_body_size(exchange.headers):
             self._require_room(route, exchange)
-            body, caller, place = await self._read(exchange, match, receive)
+            body, caller, place = await self._read_body_and_caller(exchange, match, receive)
         if place is None:
             place = self._take_place(route, exchange)
         request = self._build_request(exchange, match, query, body, caller, receive)
         exchange.is_begun = True
         ended = place.give_back  # it keeps its place until its thread has ended
         if route.streams:
-            run = partial(self._run, exchange, request, ended=ended)
+            run = partial(self._run_request, exchange, request, ended=ended)
             begin = partial(_begin_stream, exchange)
-            return await stream(run, partial(self._handling, request), begin, exchange.send, exchange.watch)
-        future = self._run(exchange, request, partial(self._handling, request), ended)
+            return await stream_answer(
+                run, partial(self._handling, request), begin, exchange.send, exchange.watch
+            )
+        future = self._run_request(exchange, request, partial(self._handling, request), ended)
         handled: HandledRequest = await self._run_with_time_limit(future, exchange)
         return handled
 
-    def _run(
+    def _run_request(
         self, exchange: HttpExchange, request: ReceivedRequest, work: Work, ended: Ended
     ) -> asyncio.Future[Any]:
         """Have a request handled by a thread, when it is its time."""
         if request.pace is not None:
-            return self._starts.run(exchange.share, work, ended)
+            return self._starts.start_read(exchange.share, work, ended)
         threads = self._vital_threads if request.found.route.is_vital else self._threads
-        return threads.run(work, ended)
+        return threads.run_task(work, ended)
 
     def _build_request(
         self,
@@ -231,7 +235,7 @@ class Application:
         pace = None
         if not match.route.is_write and not match.route.is_vital:
             pace = ReadPace(self.turns, exchange.share, deadline_s, self._meter)
-        is_cancelled = never
+        is_cancelled = return_false
         if exchange.is_read and (match.route.works_on_rows or match.route.ends_with_client):
             exchange.watch = ClientWatch(pace, receive)
             is_cancelled = exchange.watch.is_gone
@@ -255,12 +259,12 @@ class Application:
         try:
             return await future
         finally:
-            patience.end()
+            patience.stop_timer()
 
     def _find_share(self, exchange: HttpExchange) -> str:
         """Whose share of the server a request uses: that of its token, if it is known already; else that of
         the address it comes from."""
-        token = self._gate.recognise(exchange.headers)
+        token = self._gate.recognise_caller(exchange.headers)
         return f"token {token}" if token else f"address {exchange.address}"
 
     def _require_room(self, route: Route, exchange: HttpExchange) -> None:
@@ -271,9 +275,9 @@ class Application:
             return
         if self._places.may_take(exchange.share):
             return
-        if not self._places.are_left():
+        if not self._places.has_free_slots():
             raise self._full_error("places", self._places.count_max)
-        own = self._places.of(exchange.share)
+        own = self._places.count_slots(exchange.share)
         self._meter.count(HTTP_REFUSALS, reason="caller_places")
         whose = "your token" if exchange.share.startswith("token ") else f"your address, {exchange.address},"
         raise Throttled(
@@ -293,22 +297,22 @@ class Application:
 
     def _take_place(self, route: Route, exchange: HttpExchange) -> RequestSlot:
         self._require_room(route, exchange)
-        return self._places.take(exchange.share) if not route.is_vital else RequestSlot()
+        return self._places.take_slot(exchange.share) if not route.is_vital else RequestSlot()
 
-    async def _read(
+    async def _read_body_and_caller(
         self, exchange: HttpExchange, match: MatchedRoute, receive: Receive
     ) -> tuple[bytes, Caller | None, RequestSlot | None]:
         """The body, and who sent it, with their place, if that had to be known first."""
-        size, most = body_size(exchange.headers), self._limits.body_max_bytes
+        size, most = get_body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:
             raise too_large_error(most)
         exchange.is_read = False
-        body = RequestBody(receive, most, lambda: self._large_bodies.take(exchange.share))
+        body = RequestBody(receive, most, lambda: self._large_bodies.wait_for_place(exchange.share))
         caller, place = None, None
         if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._is_body_at_hand(body):
             if match.route.body is None:
                 return b"", None, None  # nobody would look at it; the connection is closed after the answer
-            caller = await self._admit(exchange, match.route)
+            caller = await self._admit_caller(exchange, match.route)
             exchange.share = self._find_share(exchange)
             place = self._take_place(match.route, exchange)
             try:
@@ -321,7 +325,7 @@ class Application:
             place.goes_with(body.place)
         exchange.is_read = True
         exchange.request_bytes = body.size_bytes
-        return body.whole, caller, place
+        return body.whole_body, caller, place
 
     async def _is_body_at_hand(self, body: RequestBody) -> bool:
         """Whether a body is there at once, whoever sends it."""
@@ -333,10 +337,12 @@ class Application:
         finally:
             self._arriving -= 1
 
-    async def _admit(self, exchange: HttpExchange, route: Route) -> Caller:
+    async def _admit_caller(self, exchange: HttpExchange, route: Route) -> Caller:
         """Who sends a request, before all of it is there. It may take a look at the store."""
         place = self._take_place(route, exchange)
-        admission = self._threads.run(partial(self._handling.admit, exchange.headers), place.give_back)
+        admission = self._threads.run_task(
+            partial(self._handling.admit_caller, exchange.headers), place.give_back
+        )
         caller: Caller = await self._run_with_time_limit(admission, exchange)
         return caller
 
@@ -350,14 +356,14 @@ class Application:
                 body_timeout_s=limit_s,
             )
 
-    async def _send(self, exchange: HttpExchange, answer: HttpAnswer) -> None:
+    async def _send_answer(self, exchange: HttpExchange, answer: HttpAnswer) -> None:
         exchange.answer_bytes = answer.size_bytes
-        await exchange.send(_start(exchange, answer, exchange.answer_bytes))
+        await exchange.send(_make_response_start(exchange, answer, exchange.answer_bytes))
         if answer.file is None:
             await exchange.send({"type": "http.response.body", "body": answer.body})
             return
-        is_gone = exchange.watch.is_gone if exchange.watch is not None else never
-        place = self._places.take(exchange.share)  # it goes on to have one
+        is_gone = exchange.watch.is_gone if exchange.watch is not None else return_false
+        place = self._places.take_slot(exchange.share)  # it goes on to have one
         try:
             with answer.file as file:
                 await send_file(
@@ -372,7 +378,7 @@ class Application:
             place.give_back()
 
     def _refuse_request(self, exchange: HttpExchange, error: PenstockError) -> HandledRequest:
-        api = self._matching.api(exchange.path)
+        api = self._matching.find_api(exchange.path)
         return answer_error(api, error, exchange.headers)
 
     def _log_request(self, exchange: HttpExchange, handled: HandledRequest) -> None:
@@ -389,10 +395,10 @@ class Application:
                 self._meter.gauge(HTTP_OPEN_REQUESTS, self._open_told)
         is_quiet = match is not None and match.route.is_vital and not match.route.is_write and status < 400
         level = _log_level(status)
-        if self._log.wants(level) and not is_quiet:
-            self._log.request(
+        if self._log.wants_level(level) and not is_quiet:
+            self._log.log_request(
                 LogLineWriter(
-                    time=now(),
+                    time=format_current_time(),
                     level=level,
                     message="" if level is LogLevel.INFO else handled.message,
                     request_id=exchange.request_id,
@@ -433,20 +439,20 @@ class _ResponseTimer:
         self._future, self._exchange, self._limit_s = future, exchange, limit_s
         loop = asyncio.get_running_loop()
         if exchange.watch is None or limit_s <= WATCH_AFTER_S:
-            self._timer = loop.call_later(limit_s, self._expire)
+            self._timer = loop.call_later(limit_s, self._expire_response)
         else:
-            self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
+            self._timer = loop.call_later(WATCH_AFTER_S, self._watch_deadline)
 
-    def end(self) -> None:
+    def stop_timer(self) -> None:
         self._timer.cancel()
 
-    def _watch(self) -> None:
+    def _watch_deadline(self) -> None:
         assert self._exchange.watch is not None
         left_s = self._limit_s - WATCH_AFTER_S
-        self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
-        self._exchange.watch.begin(self._future)
+        self._timer = asyncio.get_running_loop().call_later(left_s, self._expire_response)
+        self._exchange.watch.begin_watch(self._future)
 
-    def _expire(self) -> None:
+    def _expire_response(self) -> None:
         """Nobody waits any longer; the work goes on, and its result is dropped."""
         if not self._future.done():
             reason = f"the request took longer than {self._limit_s:g} s, this server's limit"
@@ -467,10 +473,12 @@ def _overdue_error(why: str, exchange: HttpExchange, **details: float) -> TimedO
 async def _begin_stream(exchange: HttpExchange, content_type: str) -> None:
     """Send the head of an answer of unknown length; its body is sent by who knows it."""
     exchange.is_answered = True
-    await exchange.send(_start(exchange, HttpAnswer(content_type=content_type), None))
+    await exchange.send(_make_response_start(exchange, HttpAnswer(content_type=content_type), None))
 
 
-def _start(exchange: HttpExchange, answer: HttpAnswer, size_bytes: int | None) -> dict[str, Any]:
+def _make_response_start(
+    exchange: HttpExchange, answer: HttpAnswer, size_bytes: int | None
+) -> dict[str, Any]:
     headers = [(b"x-request-id", exchange.request_id.encode()), (b"x-content-type-options", b"nosniff")]
     if answer.status not in (204, 304):
         headers.append((b"content-type", answer.content_type.encode()))

@@ -18,7 +18,7 @@ from penstock.kernel.sweep import SweepResult
 from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.calls import GetSetting, PutSetting, Sweep, SweepTables
 from penstock.lake.embedded import Embedded
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.server.logs import Log, LogLevel
 
 NOTE: Final = "penstock.swept"
@@ -37,7 +37,7 @@ class BackgroundSweep:
         self._every_s, self._remove_data = every_hours * 3600, remove_data
         self._leases = Leases(catalogue.kernel.store)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-sweep", daemon=True)
+        self._thread = threading.Thread(target=self._run_until_stopped, name="penstock-sweep", daemon=True)
 
     def start(self) -> None:
         if self._every_s > 0:
@@ -49,29 +49,29 @@ class BackgroundSweep:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _run_until_stopped(self) -> None:
         while not self._stopped.wait(max(LOOK_MIN_S, self._every_s / LOOKS_EACH)):
             try:
-                self.look()
+                self.sweep_if_due()
             except _Stopped:
                 return
             except PenstockError as problem:
-                self._log.say(LogLevel.WARNING, f"the lake could not be swept: {problem.message}")
+                self._log.log_message(LogLevel.WARNING, f"the lake could not be swept: {problem.message}")
 
-    def look(self) -> bool:
+    def sweep_if_due(self) -> bool:
         """Sweep if it is time, and nobody else does; say whether that was done.
 
         A lake that no server has swept before is swept one period from now.
         """
         if not self._is_time():
             return False
-        lease = self._leases.take(LEASE)
+        lease = self._leases.take_lease(LEASE)
         if lease is None:
             return False
         try:
             if not self._is_time():
                 return False
-            self._sweep(lease)
+            self._sweep_lake(lease)
             self._store_time()
             return True
         finally:
@@ -87,12 +87,12 @@ class BackgroundSweep:
         return self._catalogue.kernel.clock() - swept_us >= self._every_s * 1e6
 
     def _store_time(self) -> None:
-        now = utc(self._catalogue.kernel.clock())
+        now = to_utc_datetime(self._catalogue.kernel.clock())
         self._catalogue.do(PutSetting(name=NOTE, value=now.isoformat()))
 
-    def _sweep(self, lease: Lease) -> None:
+    def _sweep_lake(self, lease: Lease) -> None:
         def progress(subject: str, count: int) -> None:  # noqa: ARG001
-            lease.keep()  # if it is lost, another may begin, which does no harm
+            lease.renew_if_due()  # if it is lost, another may begin, which does no harm
             if self._stopped.is_set():
                 raise _Stopped
 
@@ -118,16 +118,16 @@ class BackgroundSweep:
             if remaining
             else ""
         )
-        self._log.say(
+        self._log.log_message(
             LogLevel.INFO, f"swept: {swept.removed} objects and {files} files of tables were removed{more}"
         )
         for table in tables:
             if table.problem:
-                self._log.say(LogLevel.WARNING, f"'{table.key}' was not swept: {table.problem}")
+                self._log.log_message(LogLevel.WARNING, f"'{table.key}' was not swept: {table.problem}")
         for pool in pools:
             if not pool.problem:
                 continue
-            self._log.say(LogLevel.WARNING, f"the files of tables were not all swept: {pool.problem}")
+            self._log.log_message(LogLevel.WARNING, f"the files of tables were not all swept: {pool.problem}")
 
 
 class _Stopped(Exception):

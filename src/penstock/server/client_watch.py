@@ -26,11 +26,11 @@ class ClientWatch:
         """May be asked by any thread."""
         return self._is_gone
 
-    def begin(self, future: asyncio.Future[Any]) -> None:
+    def begin_watch(self, future: asyncio.Future[Any]) -> None:
         """If the client goes away, nobody waits for the work, and the future raises ``ClientGone``."""
         self._task = asyncio.get_running_loop().create_task(self._check_future(future))
 
-    def end(self) -> None:
+    def end_watch(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
@@ -39,6 +39,6 @@ class ClientWatch:
             pass
         self._is_gone = True
         if self._pace is not None:
-            self._pace.abandon()
+            self._pace.abandon_read()
         if not future.done():
             future.set_exception(ClientGone())

@@ -15,8 +15,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Throttled
-from penstock.server.request_slots import RequestSlot, address_of
-from penstock.server.sockets import ConnectionLimits, refusal
+from penstock.server.request_slots import RequestSlot, normalise_client_address
+from penstock.server.sockets import ConnectionLimits, encode_refusal
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of a request's address with its headers, and of the headers that may follow a body."""
@@ -73,7 +73,7 @@ class ServerConnection(HttpToolsProtocol):
         if self._watch is not None:
             self._watch.cancel()
         if self.sockets is not None and self._place is not None:
-            self.sockets.give_back(self._place)
+            self.sockets.return_slot(self._place)
         for cycle in self._open:  # uvicorn thinks of the last one only
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -93,7 +93,7 @@ class ServerConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         try:
             while data:
-                data = self._parse(data)
+                data = self._parse_bytes(data)
         except httptools.HttpParserError:
             self._give_up()
         if self.cycle is None or self.cycle.response_complete:
@@ -101,7 +101,7 @@ class ServerConnection(HttpToolsProtocol):
         else:
             self._stop_timer()
 
-    def _parse(self, data: bytes) -> bytes:
+    def _parse_bytes(self, data: bytes) -> bytes:
         """Have the parser read, and return what comes after an offer of another protocol, where it stops."""
         limit, rest = self._told, b""
         try:
@@ -182,9 +182,9 @@ class ServerConnection(HttpToolsProtocol):
         that comes before the question is lost."""
         socket = self.transport.get_extra_info("socket")
         try:
-            self._place = sockets.admit(address_of(self.client), socket.fileno())
+            self._place = sockets.admit_connection(normalise_client_address(self.client), socket.fileno())
         except Throttled as error:
-            self._refusal = refusal(error)
+            self._refusal = encode_refusal(error)
         return self._place is not None
 
     def _make_room(self) -> None:
@@ -245,6 +245,8 @@ class ServerConnection(HttpToolsProtocol):
             self._timer = None
 
 
-def connection_type(head_timeout_s: float, sockets: ConnectionLimits | None = None) -> type[ServerConnection]:
+def make_connection_class(
+    head_timeout_s: float, sockets: ConnectionLimits | None = None
+) -> type[ServerConnection]:
     """The class of connections with a time limit; uvicorn makes them itself."""
     return type("Connection", (ServerConnection,), {"head_timeout_s": head_timeout_s, "sockets": sockets})

@@ -21,7 +21,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 
@@ -60,7 +60,7 @@ class RedactingCatalogue:
         self._catalogue = catalogue
         self.page_max = catalogue.page_max
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         try:
             return self._catalogue.do(call, progress)
         except _STORE_ERRORS as error:
@@ -82,7 +82,7 @@ def redact_error(error: PenstockError) -> PenstockError:
     return type(error)(message, **details)
 
 
-def whole_message(error: PenstockError) -> str:
+def get_whole_message(error: PenstockError) -> str:
     """What an error says to those who run the server."""
     cause = error.__cause__
     return cause.message if isinstance(cause, PenstockError) else error.message

@@ -28,7 +28,7 @@ async def send_file(
         async with asyncio.timeout(patience_s + size_bytes / TAKEN_MIN_BYTES_PER_S):
             remaining = size_bytes
             while remaining and not is_gone():
-                part = await threads.run(partial(file.read, min(remaining, CHUNK_BYTES)))
+                part = await threads.run_task(partial(file.read, min(remaining, CHUNK_BYTES)))
                 remaining -= len(part)
                 await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
     except TimeoutError:

@@ -19,7 +19,7 @@ class Headers(dict[str, str]):
             else:
                 self[name] = value
 
-    def values_of(self, name: str) -> tuple[str, ...]:
+    def get_values(self, name: str) -> tuple[str, ...]:
         """Every value of a name as it was sent: a comma inside one is not a border between two."""
         if name in self._several:
             return tuple(self._several[name])

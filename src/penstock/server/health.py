@@ -52,12 +52,12 @@ class Readiness:
         self._probe: _Probe | None = None
         self.is_draining = False
 
-    def note(self, error: PenstockError) -> None:
+    def note_error(self, error: PenstockError) -> None:
         """Take notice of an error that a request was answered with: the next look looks closer."""
         if self._writability is not None:
-            self._writability.note(error)
+            self._writability.note_error(error)
 
-    def require(self, *, writes: bool = True) -> None:
+    def require_ready(self, *, writes: bool = True) -> None:
         """Raises why no requests should be sent here, or no reads if ``writes`` says no."""
         if self.is_draining:
             raise Unavailable("the server is stopping")
@@ -98,7 +98,7 @@ class _Probe:
                     "the lake is being moved, or has moved, to another location; start a server on it there"
                 )
             elif writability is not None:
-                self.write_problem = _explain_not_ready(writability.require)
+                self.write_problem = _explain_not_ready(writability.require_writable)
         except PenstockError as error:
             self.problem = _reason_for_anybody(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the server is not ready
@@ -135,18 +135,18 @@ class ReadinessQuery(msgspec.Struct, frozen=True):
 
 def read_figures(gate: AccessGate, metrics: Callable[[], bytes], headers: Mapping[str, str]) -> bytes:
     """What ``/metrics`` says. Figures name branches, so they are for those who may read every branch."""
-    if not gate(headers).keys_everywhere(Role.READ).are_all:
+    if not gate(headers).find_keys_granted_everywhere(Role.READ).are_all:
         raise Denied("metrics name every branch: a token needs the grant 'read' to see them")
     return metrics()
 
 
-def server_api(
+def make_server_api(
     apis: Sequence[Api], readiness: Readiness, gate: AccessGate, metrics: Callable[[], bytes]
 ) -> Api:
     """The routes that belong to no API but to the server, which describe all the others too."""
 
     def ready(ask: RouteRequest) -> Health:
-        readiness.require(writes=ask.query.writes)
+        readiness.require_ready(writes=ask.query.writes)
         return Health("ready")
 
     def figures(ask: RouteRequest) -> HttpAnswer:
@@ -154,11 +154,11 @@ def server_api(
 
     @_make_once
     def description() -> bytes:
-        return msgspec.json.encode(openapi.describe((api, *apis)))
+        return msgspec.json.encode(openapi.describe_apis((api, *apis)))
 
     @_make_once
     def readable() -> HttpAnswer:
-        return api_page.render(msgspec.json.decode(description()))
+        return api_page.render_api_page(msgspec.json.decode(description()))
 
     api = Api(
         name="server",
@@ -166,32 +166,34 @@ def server_api(
         title="The server",
         description="Health, metrics and the description of all routes.",
         routes=(
-            _get(
+            _make_get_route(
                 "/healthz",
                 lambda _: Health(),
                 "Check whether the process is running",
                 Health,
                 is_instant=True,
             ),
-            _get(
+            _make_get_route(
                 "/readyz",
                 ready,
                 "Check whether the server is ready for requests",
                 Health,
                 query=ReadinessQuery,
             ),
-            _get("/metrics", figures, "Metrics for Prometheus", str, "text/plain", is_public=False),
-            _get(
+            _make_get_route(
+                "/metrics", figures, "Metrics for Prometheus", str, "text/plain", is_public=False
+            ),
+            _make_get_route(
                 "/openapi.json",
                 lambda _: HttpAnswer(body=description()),
                 "All routes, as an OpenAPI document",
                 dict,
             ),
-            _get("/docs", lambda _: readable(), "All routes, as a web page", str, "text/html"),
-            _get("/", lambda _: readable(), "All routes, as a web page", str, "text/html"),
+            _make_get_route("/docs", lambda _: readable(), "All routes, as a web page", str, "text/html"),
+            _make_get_route("/", lambda _: readable(), "All routes, as a web page", str, "text/html"),
         ),
         codec=json,
-        error=_error_answer,
+        error=_make_error_answer,
         error_schema=ErrorBody,
         strict_query=False,
     )
@@ -209,7 +211,7 @@ def _make_once(make: Callable[[], R]) -> Callable[[], R]:
     return get
 
 
-def _get(
+def _make_get_route(
     path: str,
     handle: Callable[[RouteRequest], Any],
     summary: str,
@@ -234,7 +236,7 @@ def _get(
     )
 
 
-def _error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def _make_error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     # That storage refuses the server is no refusal of who asks whether it is ready.
     status = Unavailable.http_status if isinstance(error, StorageRefused) else error.http_status
     return HttpAnswer(status=status, body=encode_error(error, headers["x-request-id"]))

@@ -24,13 +24,13 @@ class LargeBodies:
         self._places = RequestSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_CALLER_MAX)
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def take(self, caller: str) -> LargePlace:
+    async def wait_for_place(self, caller: str) -> LargePlace:
         """A place for a caller, once there is one that it may have."""
         while not self._places.may_take(caller):
             freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(freed)
             await freed
-        return LargePlace(self, self._places.take(caller))
+        return LargePlace(self, self._places.take_slot(caller))
 
     def look_again(self) -> None:
         """Let all who wait see whether there is a place for them."""

@@ -24,10 +24,10 @@ def import_libraries(apis: Iterable[Api], log: Log) -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as missing:  # of an extra that was left out: requests that need it say so
-            log.say(LogLevel.DEBUG, f"{name} is not available: {missing}")
+            log.log_message(LogLevel.DEBUG, f"{name} is not available: {missing}")
         except Exception as problem:  # noqa: BLE001 - other people's code runs here, and any error is possible
-            log.say(LogLevel.WARNING, f"{name} is installed, but cannot be imported: {problem!r}")
-    log.say(LogLevel.DEBUG, f"libraries were imported in {monotonic() - began_s:.1f} s")
+            log.log_message(LogLevel.WARNING, f"{name} is installed, but cannot be imported: {problem!r}")
+    log.log_message(LogLevel.DEBUG, f"libraries were imported in {monotonic() - began_s:.1f} s")
 
 
 def has_row_libraries() -> bool:

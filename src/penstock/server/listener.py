@@ -23,7 +23,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bind(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A listening socket; ``InvalidRequest`` says why there is none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -56,7 +56,7 @@ def _explain_bind_error(problem: OSError, host: str, port: int) -> str:
     return f"cannot serve at {host} port {port}: {problem.strerror}"
 
 
-def url_of(listener: socket.socket) -> str:
+def get_url(listener: socket.socket) -> str:
     """Where this machine reaches the server, also if it listens at all addresses."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -72,26 +72,32 @@ class Log:
         self._encoder = msgspec.json.Encoder()
         self.level = _NUMBERS[level]
 
-    def wants(self, level: LogLevel) -> bool:
+    def wants_level(self, level: LogLevel) -> bool:
         """Whether lines of a level are written."""
         return _NUMBERS[level] >= self.level
 
-    def request(self, line: LogLineWriter) -> None:
+    def log_request(self, line: LogLineWriter) -> None:
         """The line of a request that was answered."""
         line.path = mask_path(line.path)[:PATH_MAX_CHARS]
         line.message = mask_secrets(line.message)
-        self._write(line)
+        self._write_line(line)
 
-    def say(self, level: LogLevel, message: str, raised: BaseException | None = None, **fields: Any) -> None:
+    def log_message(
+        self, level: LogLevel, message: str, raised: BaseException | None = None, **fields: Any
+    ) -> None:
         """Anything else."""
-        if self.wants(level):
+        if self.wants_level(level):
             trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
             line = LogLineWriter(
-                time=now(), level=level, message=mask_secrets(message), trace=mask_secrets(trace), **fields
+                time=format_current_time(),
+                level=level,
+                message=mask_secrets(message),
+                trace=mask_secrets(trace),
+                **fields,
             )
-            self._write(line)
+            self._write_line(line)
 
-    def _write(self, line: LogLineWriter) -> None:
+    def _write_line(self, line: LogLineWriter) -> None:
         line.worker = self._worker
         data = _format_line(line).encode() if self._for_people else self._encoder.encode(line)
         try:
@@ -111,7 +117,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        self._log.say(_log_level(record.levelno), record.getMessage(), error)
+        self._log.log_message(_log_level(record.levelno), record.getMessage(), error)
 
 
 def take_over(log: Log) -> None:
@@ -127,7 +133,7 @@ def take_over(log: Log) -> None:
 
 
 def _log_uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
-    log.say(LogLevel.ERROR, "the server ended with an unexpected error", error)
+    log.log_message(LogLevel.ERROR, "the server ended with an unexpected error", error)
 
 
 def mask_secrets(text: str) -> str:
@@ -147,7 +153,7 @@ def mask_path(path: str) -> str:
     return "***"
 
 
-def now() -> str:
+def format_current_time() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

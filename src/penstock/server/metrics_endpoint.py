@@ -32,12 +32,12 @@ class MetricsEndpoint:
         else:
             ProcessCollector(registry=self._registry)
 
-    def text(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """All figures in the format that Prometheus scrapes."""
         return generate_latest(self._registry)
 
 
 def read_samples(figures: bytes, name: str) -> Iterator[tuple[dict[str, str], float]]:
-    """The labels and the value of each series of a metric, in what ``MetricsEndpoint.text`` gives."""
+    """The labels and the value of each series of a metric, as ``MetricsEndpoint.render_metrics`` gives it."""
     for family in text_string_to_metric_families(figures.decode()):
         yield from ((sample.labels, sample.value) for sample in family.samples if sample.name == name)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, NotFound, PenstockError
-from penstock.formats.registry import TableFormat, load, table_formats
+from penstock.formats.registry import TableFormat, list_table_formats, load_part
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, GetFigures, WriteCall
@@ -19,9 +19,9 @@ from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.spark_catalog import ROUTES as SPARK_CATALOG
 from penstock.server.ui.page_request import find_figures
 from penstock.wire import json
-from penstock.wire.descriptions import prose
+from penstock.wire.descriptions import to_markdown
 from penstock.wire.errors import ErrorBody, encode_error
-from penstock.wire.requests import KEY_HEADER, RequestForm, call_of, form_of
+from penstock.wire.requests import KEY_HEADER, RequestForm, make_request_form, read_call
 
 PREFIX: Final = "/api/penstock/v1"
 
@@ -41,9 +41,9 @@ _FOREVER: Final = (
 """For one caller: another may be shown less."""
 
 
-def _route(kind: type[Call[Any]]) -> Route:
-    form = form_of(kind)
-    summary, _, description = prose(kind.__doc__ or "").partition("\n\n")
+def _make_route(kind: type[Call[Any]]) -> Route:
+    form = make_request_form(kind)
+    summary, _, description = to_markdown(kind.__doc__ or "").partition("\n\n")
     return Route(
         method=kind.method,
         path=kind.path,
@@ -67,7 +67,7 @@ def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[RouteRe
 
     def handle(ask: RouteRequest) -> Any:
         rest = ask.query if form.is_query else ask.body
-        call = _limit_call(call_of(kind, ask.path, rest, ask.headers), ask.limits)
+        call = _limit_call(read_call(kind, ask.path, rest, ask.headers), ask.limits)
         try:
             answer = (
                 find_figures(ask, call)
@@ -108,14 +108,14 @@ def _limit_call(call: Call[Any], limits: Limits) -> Call[Any]:
     return call
 
 
-def _error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def _make_error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     return HttpAnswer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
 
 
-def native_api(others: Sequence[TableFormat]) -> Api:
+def make_native_api(others: Sequence[TableFormat]) -> Api:
     """The API with the calls and routes of formats of other packages."""
     plugins = [declared.load(declared.plugin) for declared in others]
-    calls = [_route(kind) for plugin in plugins for kind in plugin.calls]
+    calls = [_make_route(kind) for plugin in plugins for kind in plugin.calls]
     routes = [route for declared in others if declared.routes for route in declared.load(declared.routes)]
     imports = [name for declared in others for name in declared.server_imports]
     return msgspec.structs.replace(
@@ -129,18 +129,23 @@ NATIVE: Final = Api(
     title="Penstock",
     description="All operations of a lake. `penstock.open` uses this API for the address of a server.",
     routes=(
-        *(_route(kind) for kind in CALLS),
+        *(_make_route(kind) for kind in CALLS),
         *SPARK_CATALOG,
-        *(route for declared in table_formats() if declared.routes for route in load(declared.routes)),
+        *(
+            route
+            for declared in list_table_formats()
+            if declared.routes
+            for route in load_part(declared.routes)
+        ),
     ),
     codec=json,
-    error=_error_answer,
+    error=_make_error_answer,
     error_schema=ErrorBody,
     strict_query=True,
     imports=(
         *("pyarrow.parquet", "pyarrow.dataset", "duckdb"),
         "pandas",  # Arrow imports it with the first rows that it makes of Python's values
-        *(name for declared in table_formats() for name in declared.server_imports),
+        *(name for declared in list_table_formats() for name in declared.server_imports),
         *("penstock.lake.transactions.embedded", "penstock.lake.audits.embedded"),
     ),
 )

@@ -18,7 +18,7 @@ ANY_ROUTE: Final = (400, 404, 408, 410, 429, 500, 503, 504)
 """Statuses of errors that any route may answer with."""
 
 
-def describe(apis: Sequence[Api]) -> Json:
+def describe_apis(apis: Sequence[Api]) -> Json:
     """An OpenAPI 3.1 document. Each API is a tag, and its components' names begin with the API's."""
     paths: dict[str, Json] = {}
     components: Json = {}
@@ -44,7 +44,7 @@ def describe(apis: Sequence[Api]) -> Json:
         ],
         "paths": paths,
         "components": {
-            "schemas": _needed_components(paths, components),
+            "schemas": _select_needed_components(paths, components),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -69,14 +69,14 @@ class _Schemas:
             f"{api.name}.{name}": _rename_references(schema, api.name) for name, schema in components.items()
         }
 
-    def of(self, kind: Any) -> Json:
+    def make_schema(self, kind: Any) -> Json:
         return next(schema for known_kind, schema in self._schemas if known_kind is kind)
 
-    def fields(self, kind: Any) -> Iterator[tuple[str, Json, bool]]:
+    def list_fields(self, kind: Any) -> Iterator[tuple[str, Json, bool]]:
         """The name and schema of each field of a struct, and whether it must be given."""
         if kind is None:
             return
-        schema = self.of(kind)
+        schema = self.make_schema(kind)
         if "$ref" in schema:
             schema = self.components[schema["$ref"].removeprefix(COMPONENTS)]
         required = schema.get("required", ())
@@ -103,7 +103,7 @@ def _describe_operation(api: Api, route: Route, schemas: _Schemas) -> Json:
     if route.body is not None:
         operation["requestBody"] = {
             "required": route.body_required,
-            "content": {kind: {"schema": schemas.of(route.body)} for kind in route.media_types},
+            "content": {kind: {"schema": schemas.make_schema(route.body)} for kind in route.media_types},
         }
     if route.is_public:
         operation["security"] = []
@@ -113,7 +113,7 @@ def _describe_operation(api: Api, route: Route, schemas: _Schemas) -> Json:
 def _describe_parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
     for name in re.findall(r"\{(\w+)\}", route.path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    for name, field, is_required in schemas.fields(route.query):
+    for name, field, is_required in schemas.list_fields(route.query):
         schema = {word: value for word, value in field.items() if word != "description"}
         parameter = {"name": name, "in": "query", "required": is_required, "schema": schema}
         if "description" in field:
@@ -132,13 +132,15 @@ def _describe_responses(api: Api, route: Route, schemas: _Schemas) -> Iterator[t
             str(route.status),
             {"description": "The answer.", "content": _describe_content(api, route, schemas)},
         )
-    error = {"application/json": {"schema": schemas.of(api.error_schema)}} if api.error_schema else {}
-    for status in sorted({*_error_statuses(route), *route.statuses}):
+    error = (
+        {"application/json": {"schema": schemas.make_schema(api.error_schema)}} if api.error_schema else {}
+    )
+    for status in sorted({*_list_error_statuses(route), *route.statuses}):
         yield str(status), {"description": HTTPStatus(status).phrase, "content": error}
 
 
 def _describe_content(api: Api, route: Route, schemas: _Schemas) -> Json:
-    answer = schemas.of(route.answer) if route.answer is not None else {"type": "null"}
+    answer = schemas.make_schema(route.answer) if route.answer is not None else {"type": "null"}
     if not route.streams:
         return {route.produces: {"schema": answer}}
     schema = {"type": "array", "description": "The current step of the work, and how much of it is done."}
@@ -147,13 +149,13 @@ def _describe_content(api: Api, route: Route, schemas: _Schemas) -> Json:
         "oneOf": [
             {"type": "object", "properties": {"progress": schema}, "required": ["progress"]},
             {"type": "object", "properties": {"result": answer}, "required": ["result"]},
-            schemas.of(api.error_schema),
+            schemas.make_schema(api.error_schema),
         ],
     }
     return {LINES: {"schema": lines}}
 
 
-def _error_statuses(route: Route) -> Iterator[int]:
+def _list_error_statuses(route: Route) -> Iterator[int]:
     yield from ANY_ROUTE
     if not route.is_public:
         yield from (401, 403)
@@ -174,7 +176,7 @@ def _rename_references(schema: Any, prefix: str) -> Any:
     return schema
 
 
-def _needed_components(paths: Json, components: Json) -> Json:
+def _select_needed_components(paths: Json, components: Json) -> Json:
     """The components that something refers to: those of queries became parameters."""
     needed: set[str] = set()
     remaining = set(_find_references(paths))

@@ -28,8 +28,8 @@ class ReadStarter:
         self.threads = threads
         self._lines: dict[str, _StartLine] = {}
 
-    def run(self, caller: str, work: Work, ended: Ended) -> asyncio.Future[Any]:
-        """As ``HandlerThreads.run``, when it is the caller's time. What nobody waits for any more is not
+    def start_read(self, caller: str, work: Work, ended: Ended) -> asyncio.Future[Any]:
+        """As ``HandlerThreads.run_task``, when it is the caller's time. What nobody waits for any more is not
         begun."""
         line = self._lines.get(caller)
         if line is None:
@@ -41,10 +41,10 @@ class ReadStarter:
         else:
             line.waiting.append(task)
             if line.timer is None:
-                self.go_on(caller, line)
+                self.start_waiting_reads(caller, line)
         return future
 
-    def go_on(self, caller: str, line: _StartLine) -> None:
+    def start_waiting_reads(self, caller: str, line: _StartLine) -> None:
         """Begin what may begin of a caller's reads. While some wait, a timer looks how old others are."""
         line.forget_old()
         while len(line.young) < AT_ONCE and (task := line.next_task()) is not None:
@@ -59,7 +59,7 @@ class ReadStarter:
 
     def _start_next(self, caller: str, line: _StartLine) -> None:
         line.timer = None
-        self.go_on(caller, line)
+        self.start_waiting_reads(caller, line)
 
 
 class _StartLine:
@@ -104,11 +104,11 @@ class _StartReader:
         self.began_s = monotonic()
         return self._line.next_task()
 
-    def end(self) -> None:
+    def end_series(self) -> None:
         line = self._line
         line.young.discard(self)
         if line.waiting or not line.young:
-            self._starts.go_on(self._caller, line)
+            self._starts.start_waiting_reads(self._caller, line)
 
 
 def _do_nothing() -> None:

@@ -58,15 +58,15 @@ class ReadTurns:
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
-    def take(self, pace: ReadPace) -> None:
+    def wait_for_turn(self, pace: ReadPace) -> None:
         """Wait for a turn, until the deadline of the read or the end of its connection."""
         with self._lock:
             called = pace.expect_call()
             self._waiting.setdefault(pace.caller, deque()).append(pace)
-            self._call()
-        self._wait(pace, called)
+            self._call_next_read()
+        self._wait_until_called(pace, called)
 
-    def pass_on(self, pace: ReadPace) -> None:
+    def pass_turn_on(self, pace: ReadPace) -> None:
         """Let the next caller have a turn, and wait for another one before later requests of the same caller:
         of these, one is answered after the other, rather than all of them too late."""
         with self._lock:
@@ -76,10 +76,10 @@ class ReadTurns:
             queue = self._waiting.pop(pace.caller, deque())
             queue.appendleft(pace)
             self._waiting[pace.caller] = queue  # behind all other callers
-            self._call()
-        self._wait(pace, called)
+            self._call_next_read()
+        self._wait_until_called(pace, called)
 
-    def _wait(self, pace: ReadPace, called: Event) -> None:
+    def _wait_until_called(self, pace: ReadPace, called: Event) -> None:
         if called.is_set():
             return
         began_s = monotonic()
@@ -90,14 +90,14 @@ class ReadTurns:
                 break
             self._take_back()
         with self._lock:
-            self._forget(pace)
+            self._forget_read(pace)
         self._meter.observe(HTTP_TURN_WAIT_SECONDS, monotonic() - began_s)
 
-    def give_back(self, pace: ReadPace) -> None:
+    def return_turn(self, pace: ReadPace) -> None:
         """End a turn, and begin that of the next one in line."""
         with self._lock:
             if self._end_turn(pace):
-                self._call()
+                self._call_next_read()
 
     def _take_back(self) -> None:
         """End the turns of those who do not use them."""
@@ -105,7 +105,7 @@ class ReadTurns:
             before_s = monotonic() - UNUSED_MAX_S
             for pace in [holder for holder in self._holders if holder.stepped_s < before_s]:
                 self._end_turn(pace)
-            self._call()
+            self._call_next_read()
 
     def _end_turn(self, pace: ReadPace) -> bool:
         if pace not in self._holders:
@@ -117,7 +117,7 @@ class ReadTurns:
             self.when_used(False)
         return True
 
-    def _call(self) -> None:
+    def _call_next_read(self) -> None:
         while self._free and self._waiting:
             caller = next(iter(self._waiting))
             queue = self._waiting.pop(caller)
@@ -126,7 +126,7 @@ class ReadTurns:
                 self._waiting[caller] = queue
             self._free -= 1
             self._give_turn(pace)
-            pace.call()
+            pace.wake_reader()
 
     def _give_turn(self, pace: ReadPace) -> None:
         pace.has_turn, pace.stepped_s = True, monotonic()
@@ -135,7 +135,7 @@ class ReadTurns:
             self.when_used(True)
         self._holders.add(pace)
 
-    def _forget(self, pace: ReadPace) -> None:
+    def _forget_read(self, pace: ReadPace) -> None:
         queue = self._waiting.get(pace.caller)
         if queue is not None and pace in queue:
             queue.remove(pace)
@@ -168,32 +168,32 @@ class ReadPace:
         """Whether nobody waits for the read any more."""
         return self.is_abandoned or monotonic() > self.deadline_s
 
-    def begin(self) -> None:
+    def begin_read(self) -> None:
         """The thread that calls this is the one that reads."""
         self._free_until_s = self._computed_s() + FREE_S
 
-    def step(self) -> None:
+    def yield_if_awaited(self) -> None:
         """Go on if somebody waits for the read and it is its turn; wait for that if need be."""
         self.steps += 1
         if self.steps % STEPS == 0:
-            self.look()
+            self.yield_and_check_time()
 
-    def look(self) -> None:
+    def yield_and_check_time(self) -> None:
         """As a step, with a look at the clock in any case."""
         self._require_wanted()
         if self.has_turn:
             self.stepped_s = monotonic()
             if self._turns.are_awaited and self.stepped_s - self.turn_began_s > SLICE_S:
-                self._turns.pass_on(self)
+                self._turns.pass_turn_on(self)
                 self._require_wanted()
         elif self._computed_s() > self._free_until_s:
-            self._turns.take(self)
+            self._turns.wait_for_turn(self)
             self._require_wanted()
 
-    def abandon(self) -> None:
+    def abandon_read(self) -> None:
         """End the read at its next step: its client has gone."""
         self.is_abandoned = True
-        self.call()
+        self.wake_reader()
 
     def expect_call(self) -> Event:
         """What is set by the next call. Whoever waits for it has to look then whether the read is abandoned:
@@ -204,16 +204,16 @@ class ReadPace:
         called.clear()
         return called
 
-    def call(self) -> None:
+    def wake_reader(self) -> None:
         """Wake up the thread that waits for a turn, if it does."""
         called = self.called
         if called is not None:
             called.set()
 
-    def end(self) -> None:
+    def end_read(self) -> None:
         """The read has ended."""
         if self.has_turn:
-            self._turns.give_back(self)
+            self._turns.return_turn(self)
 
     def _require_wanted(self) -> None:
         if self.is_abandoned:

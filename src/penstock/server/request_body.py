@@ -17,7 +17,7 @@ class ClientGone(Exception):
     """The client went away before its request was complete."""
 
 
-def body_size(headers: Mapping[str, str]) -> float:
+def get_body_size(headers: Mapping[str, str]) -> float:
     """How many bytes the body will have; endless if its end is only known when it comes."""
     if "transfer-encoding" in headers:
         return math.inf
@@ -39,7 +39,7 @@ class RequestBody:
         self.size_bytes = 0
 
     @property
-    def whole(self) -> bytes:
+    def whole_body(self) -> bytes:
         return b"".join(self._parts)
 
     async def arrives_within(self, limit_s: float) -> bool:

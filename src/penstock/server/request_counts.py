@@ -14,7 +14,7 @@ OK: Final = "ok"
 
 def count_requests(figures: bytes) -> tuple[RequestCounts, ...]:
     """By branch, those with the most requests first."""
-    codes = conflict_codes()
+    codes = list_conflict_codes()
     counts: dict[str, RequestCounts] = {}
     for labels, value in read_samples(figures, REQUESTS.name):
         branch, outcome, number = labels["branch"], labels["outcome"], int(value)
@@ -28,7 +28,7 @@ def count_requests(figures: bytes) -> tuple[RequestCounts, ...]:
     return tuple(sorted(counts.values(), key=lambda requests: (-requests.total, requests.branch)))
 
 
-def conflict_codes() -> frozenset[str]:
+def list_conflict_codes() -> frozenset[str]:
     """The codes of all errors that somebody else's change is the reason of."""
     codes: set[str] = set()
     waiting: list[type[PenstockError]] = [CommitConflict]

@@ -22,17 +22,17 @@ from penstock.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.time_limits import deadline, paced_reads
 from penstock.lake.catalogue import Catalogue
-from penstock.processes.pool import ProcessPool, never
+from penstock.processes.pool import ProcessPool, return_false
 from penstock.server.access import AccessGate, Caller, CheckedCatalogue, UnmarkedKeys
-from penstock.server.error_redaction import RedactingCatalogue, whole_message
+from penstock.server.error_redaction import RedactingCatalogue, get_whole_message
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Log, LogLevel
 from penstock.server.read_turns import ReadAbandoned, ReadPace
-from penstock.server.route_matcher import MatchedRoute, parameters
+from penstock.server.route_matcher import MatchedRoute, list_parameters
 from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.validation_messages import in_plain_words
 
@@ -61,7 +61,7 @@ class ReceivedRequest(NamedTuple):
     """Who asks, if that was found out before the body was read."""
     deadline_s: float = inf
     """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
-    is_cancelled: Callable[[], bool] = never
+    is_cancelled: Callable[[], bool] = return_false
     pace: ReadPace | None = None
     """When a read waits for others, or ends."""
     share: str = ""
@@ -96,22 +96,22 @@ class RequestHandler:
         self._discreet = RedactingCatalogue(catalogue)
         self._unmarked = UnmarkedKeys(self._discreet)
 
-    def admit(self, headers: Mapping[str, str]) -> Caller:
+    def admit_caller(self, headers: Mapping[str, str]) -> Caller:
         """Who asks; ``Unauthenticated`` if nobody who is known."""
         return self._gate(headers)
 
-    def __call__(self, request: ReceivedRequest, progress: Progress = silent) -> HandledRequest:
+    def __call__(self, request: ReceivedRequest, progress: Progress = show_no_progress) -> HandledRequest:
         pace = request.pace
         if pace is None:
-            return self._handle(request, progress)
-        pace.begin()
+            return self._handle_call(request, progress)
+        pace.begin_read()
         try:
-            with paced_reads(pace.step):
-                return self._handle(request, progress)
+            with paced_reads(pace.yield_if_awaited):
+                return self._handle_call(request, progress)
         finally:
-            pace.end()
+            pace.end_read()
 
-    def _handle(self, request: ReceivedRequest, progress: Progress) -> HandledRequest:
+    def _handle_call(self, request: ReceivedRequest, progress: Progress) -> HandledRequest:
         api, route, _, path = request.found
         who = ""
         try:
@@ -126,7 +126,7 @@ class RequestHandler:
             ask = RouteRequest(
                 catalogue=catalogue,
                 path=path,
-                query=_query(api, route, request.query),
+                query=_parse_query_type(api, route, request.query),
                 body=self._read_body(api, route, request),
                 headers=request.headers,
                 who=who,
@@ -147,14 +147,14 @@ class RequestHandler:
         except ReadAbandoned:
             return HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), who, "client_gone")
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
-            return HandledRequest(self.fault(api, error, request.headers), who, "internal", FAULT)
+            return HandledRequest(self.answer_bug(api, error, request.headers), who, "internal", FAULT)
 
-    def fault(self, api: Api, error: Exception, headers: Mapping[str, str]) -> HttpAnswer:
+    def answer_bug(self, api: Api, error: Exception, headers: Mapping[str, str]) -> HttpAnswer:
         """The answer to a request that met a bug. The log has all of it, the client gets the request's id."""
         request_id = headers["x-request-id"]
-        self._log.say(LogLevel.ERROR, FAULT, error, request_id=request_id, error="internal")
+        self._log.log_message(LogLevel.ERROR, FAULT, error, request_id=request_id, error="internal")
         fault_error = PenstockError(f"internal error of the server; see {request_id} in its log")
-        return error_answer(api, fault_error, headers)
+        return make_error_answer(api, fault_error, headers)
 
     def _read_body(self, api: Api, route: Route, request: ReceivedRequest) -> Any:
         if route.body is None:
@@ -174,15 +174,15 @@ class RequestHandler:
         )
         if len(data) > UNCOUNTED_MAX_BYTES and route.media_types[0] == JSON:
             require_few_values(data, self._limits.values_max)
-        return _read(api.codec.decode, data, api, route.body)
+        return _parse_values(api.codec.decode, data, api, route.body)
 
 
 def answer_error(api: Api, error: PenstockError, headers: Mapping[str, str], who: str = "") -> HandledRequest:
     """A request that is answered by an error."""
-    return HandledRequest(error_answer(api, error, headers), who, error.code, whole_message(error))
+    return HandledRequest(make_error_answer(api, error, headers), who, error.code, get_whole_message(error))
 
 
-def error_answer(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def make_error_answer(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as an API says it, with the headers that its status asks for."""
     answer = api.error(error, headers)
     more: list[tuple[str, str]] = []
@@ -210,10 +210,10 @@ def _encode_answer(api: Api, route: Route, value: Any) -> HttpAnswer:
     return HttpAnswer(status=route.status, body=api.codec.encode(value, route.answer))
 
 
-_parameters: Callable[[Any], dict[str, bool]] = cache(parameters)
+_parameters: Callable[[Any], dict[str, bool]] = cache(list_parameters)
 
 
-def _query(api: Api, route: Route, raw: bytes) -> Any:
+def _parse_query_type(api: Api, route: Route, raw: bytes) -> Any:
     """The query as the route's type; ``InvalidRequest`` names the parameter that is wrong."""
     parameters = _parameters(route.query)
     values: dict[str, Any] = {}
@@ -232,10 +232,10 @@ def _query(api: Api, route: Route, raw: bytes) -> Any:
             values[name] = value
         elif api.strict_query:
             raise InvalidRequest(f"the query parameter '{name}' is given twice", field=name)
-    return _read(api.codec.convert, values, api, route.query) if route.query is not None else None
+    return _parse_values(api.codec.convert, values, api, route.query) if route.query is not None else None
 
 
-def _read(read: Callable[[Any, Any], Any], given: Any, api: Api, kind: Any) -> Any:
+def _parse_values(read: Callable[[Any, Any], Any], given: Any, api: Api, kind: Any) -> Any:
     try:
         return read(given, kind)
     except InvalidRequest as refused:

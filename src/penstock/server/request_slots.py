@@ -24,11 +24,11 @@ class RequestSlots:
         self.taken = 0
         self._by_caller: dict[str, int] = {}
 
-    def of(self, caller: str) -> int:
+    def count_slots(self, caller: str) -> int:
         """How many places a caller has."""
         return self._by_caller.get(caller, 0)
 
-    def are_left(self) -> bool:
+    def has_free_slots(self) -> bool:
         return self.taken < self.count_max
 
     def may_take(self, caller: str) -> bool:
@@ -38,7 +38,7 @@ class RequestSlots:
             return remaining > 0
         return remaining > self.count_max // LAST_PART and own < min(self.caller_max, remaining)
 
-    def take(self, caller: str) -> RequestSlot:
+    def take_slot(self, caller: str) -> RequestSlot:
         """One more place for a caller, who may have it."""
         self.taken += 1
         self._by_caller[caller] = self._by_caller.get(caller, 0) + 1
@@ -80,7 +80,7 @@ class RequestSlot:
             self._other = None
 
 
-def address_of(client: tuple[str, int] | None) -> str:
+def normalise_client_address(client: tuple[str, int] | None) -> str:
     """The address that a connection comes from; of IPv6, the network that its owner has addresses of."""
     return _normalise_host(client[0]) if client is not None else ""
 

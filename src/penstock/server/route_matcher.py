@@ -41,19 +41,19 @@ class RouteMatcher:
             _RouteTable(api) for api in sorted(apis, key=lambda api: len(api.prefix), reverse=True)
         ]
 
-    def api(self, path: str) -> Api:
+    def find_api(self, path: str) -> Api:
         """The API that a path belongs to, and that says what is wrong with a request to it."""
         return self._build_table(path).api
 
-    def find(self, method: str, path: str) -> MatchedRoute:
+    def find_route(self, method: str, path: str) -> MatchedRoute:
         """The route for a method and a raw path, else ``RouteNotFound`` or ``MethodNotAllowed``."""
         table = self._build_table(path)
         if method == "HEAD":
             method = "GET"
-        match = table.find(method, path)
+        match = table.find_route(method, path)
         if match is not None:
             return match
-        allowed = [other for other in table.methods if table.find(other, path) is not None]
+        allowed = [other for other in table.methods if table.find_route(other, path) is not None]
         if not allowed:
             raise RouteNotFound(f"there is nothing at {path}; / lists all addresses", path=path)
         if "GET" in allowed:
@@ -78,17 +78,17 @@ class _RouteTable:
         self.prefix = api.prefix + "/"
         self.methods = tuple(dict.fromkeys(route.method for route in api.routes))
         self._by_method = {
-            method: _Alternatives(api.prefix, [route for route in api.routes if route.method == method])
+            method: _RouteAlternatives(api.prefix, [route for route in api.routes if route.method == method])
             for method in self.methods
         }
 
-    def find(self, method: str, path: str) -> MatchedRoute | None:
+    def find_route(self, method: str, path: str) -> MatchedRoute | None:
         alternatives = self._by_method.get(method)
-        match = alternatives.find(path) if alternatives is not None else None
+        match = alternatives.find_route(path) if alternatives is not None else None
         return MatchedRoute(self.api, *match) if match is not None else None
 
 
-class _Alternatives:
+class _RouteAlternatives:
     """Routes of one method as one expression: a group for each, and within it one for each parameter."""
 
     def __init__(self, prefix: str, routes: Sequence[Route]) -> None:
@@ -98,13 +98,13 @@ class _Alternatives:
         for route in routes:
             names = tuple(_PARAMETER.findall(route.path))
             self._routes[group] = (route, f"{route.method} {route.path}", names)
-            expressions.append(_path_expression(route))
+            expressions.append(_make_path_pattern(route))
             group += 1 + len(names)
         self._expression = re.compile(f"{re.escape(prefix)}(?:{'|'.join(expressions)})/?", re.DOTALL)
         if self._expression.groups != group - 1:
             raise ValueError(f"a path parameter's pattern below {prefix} has a group that captures")
 
-    def find(self, path: str) -> tuple[Route, str, dict[str, str]] | None:
+    def find_route(self, path: str) -> tuple[Route, str, dict[str, str]] | None:
         match = self._expression.fullmatch(path)
         if match is None:
             return None
@@ -112,16 +112,20 @@ class _Alternatives:
         group = match.lastindex
         assert group is not None
         route, label, names = self._routes[group]
-        return route, label, {name: _decode(match[group + 1 + i], name) for i, name in enumerate(names)}
+        return (
+            route,
+            label,
+            {name: _decode_parameter(match[group + 1 + i], name) for i, name in enumerate(names)},
+        )
 
 
-def _path_expression(route: Route) -> str:
+def _make_path_pattern(route: Route) -> str:
     parts = _PARAMETER.split(route.path.rstrip("/"))
     return "".join(
         [
             "(",
             *(
-                re.escape(p) if i % 2 == 0 else f"({_parameter_pattern(route, p)})"
+                re.escape(p) if i % 2 == 0 else f"({_make_parameter_pattern(route, p)})"
                 for i, p in enumerate(parts)
             ),
             ")",
@@ -129,11 +133,11 @@ def _path_expression(route: Route) -> str:
     )
 
 
-def _parameter_pattern(route: Route, name: str) -> str:
+def _make_parameter_pattern(route: Route, name: str) -> str:
     return route.patterns.get(name, "[^/]+")
 
 
-def _decode(raw: str, name: str) -> str:
+def _decode_parameter(raw: str, name: str) -> str:
     if "%" not in raw:
         return raw
     try:
@@ -142,7 +146,7 @@ def _decode(raw: str, name: str) -> str:
         raise InvalidRequest(f"'{name}' in the address is not percent-encoded UTF-8", field=name) from None
 
 
-def parameters(query: Any) -> dict[str, bool]:
+def list_parameters(query: Any) -> dict[str, bool]:
     """The names of a query type's parameters, and whether each of them may be given several times."""
     if query is None:
         return {}

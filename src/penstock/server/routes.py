@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.kernel.reachable import Progress
-from penstock.processes.pool import ProcessPool, never
+from penstock.processes.pool import ProcessPool, return_false
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 
@@ -48,7 +48,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of processes, for work with what other people send: expressions, queries, rows."""
     deadline_s: float = inf
     """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
-    is_cancelled: Callable[[], bool] = never
+    is_cancelled: Callable[[], bool] = return_false
     """Whether the client has gone, on routes that work on rows."""
     progress: Progress
     """Sends a line to the client on routes that stream, and does nothing on others."""

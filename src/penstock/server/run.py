@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import uvicorn
 
 from penstock.errors import InvalidRequest
-from penstock.formats.registry import table_formats, usable_formats
+from penstock.formats.registry import list_table_formats, list_usable_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
@@ -35,18 +35,18 @@ from penstock.lake.opener import is_remote, open_lake
 from penstock.metrics.meter import SILENT, Meter
 from penstock.server.acceptor import Acceptor
 from penstock.server.access import AccessGate, OpenGate, TokenGate
-from penstock.server.access.format_rules import format_rules
+from penstock.server.access.format_rules import load_format_rules
 from penstock.server.app import Application
 from penstock.server.background_sweep import BackgroundSweep
-from penstock.server.connection import connection_type
+from penstock.server.connection import make_connection_class
 from penstock.server.error_redaction import RedactingCatalogue
-from penstock.server.health import Readiness, server_api
+from penstock.server.health import Readiness, make_server_api
 from penstock.server.library_preload import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
-from penstock.server.listener import bind, is_loopback, url_of
+from penstock.server.listener import get_url, is_loopback, open_listener
 from penstock.server.logs import Log, LogLevel, take_over
 from penstock.server.metrics_endpoint import MetricsEndpoint
-from penstock.server.native import native_api
+from penstock.server.native import make_native_api
 from penstock.server.nessie.v1 import V1
 from penstock.server.nessie.v2 import V2
 from penstock.server.options import ServerOptions
@@ -55,8 +55,8 @@ from penstock.server.routes import Api
 from penstock.server.same_origin import OwnPages
 from penstock.server.sockets import ConnectionLimits
 from penstock.server.transaction_reaper import TransactionReaper
-from penstock.server.ui.api import ui_api
-from penstock.server.workers import supervise
+from penstock.server.ui.api import make_ui_api
+from penstock.server.workers import supervise_workers
 
 KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
@@ -77,15 +77,15 @@ Announce: TypeAlias = Callable[[str, str], None]
 """Called with the lake's place and the server's URL once requests are answered."""
 
 
-def serve(serving: ServerOptions, announce: Announce) -> None:
+def serve_lake(serving: ServerOptions, announce: Announce) -> None:
     """Serve until a signal comes. Raises what stands against it before anything is served."""
     check_serving(serving)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
     if serving.workers > 1:
-        with open_for(serving, SILENT) as lake:
-            place, doubts = lake.url, list(_startup_warnings(serving, lake))
-        with bind(serving.host, serving.port) as listener:
-            supervise(
+        with open_lake_to_serve(serving, SILENT) as lake:
+            place, doubts = lake.url, list(_list_startup_warnings(serving, lake))
+        with open_listener(serving.host, serving.port) as listener:
+            supervise_workers(
                 serving,
                 listener,
                 log,
@@ -93,10 +93,15 @@ def serve(serving: ServerOptions, announce: Announce) -> None:
             )
         return
     figures = MetricsEndpoint()
-    with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
-        place, doubts = lake.url, list(_startup_warnings(serving, lake))
+    with (
+        open_lake_to_serve(serving, figures.meter) as lake,
+        open_listener(serving.host, serving.port) as listener,
+    ):
+        place, doubts = lake.url, list(_list_startup_warnings(serving, lake))
         service = ServerProcess(lake.catalogue, serving, figures)
-        service.run(listener, lambda: _announce_start(serving, listener, place, doubts, log, announce))
+        service.serve_until_signal(
+            listener, lambda: _announce_start(serving, listener, place, doubts, log, announce)
+        )
 
 
 def _announce_start(
@@ -109,20 +114,22 @@ def _announce_start(
 ) -> None:
     """Announce that the server accepts requests: to the caller, and in the log."""
     for doubt in doubts:
-        log.say(LogLevel.WARNING, doubt)
-    url = url_of(listener)
+        log.log_message(LogLevel.WARNING, doubt)
+    url = get_url(listener)
     if not serving.logs_for_people:  # a terminal shows what is announced
         count = f"{serving.workers} worker{'s' if serving.workers > 1 else ''}"
-        log.say(LogLevel.INFO, f"serving {address} at {url} with {count}, Penstock {version('penstock')}")
+        log.log_message(
+            LogLevel.INFO, f"serving {address} at {url} with {count}, Penstock {version('penstock')}"
+        )
     announce(address, url)
 
 
-def _startup_warnings(serving: ServerOptions, lake: Lake) -> Iterator[str]:
+def _list_startup_warnings(serving: ServerOptions, lake: Lake) -> Iterator[str]:
     """Warnings about options and settings that make a server unsafe or useless."""
     if serving.is_insecure and not is_loopback(serving.host):
         yield f"--insecure: everybody who can reach {serving.host} can read and change the whole lake"
     if not serving.is_open and not has_tokens(lake):
-        yield f"every request will be refused: {_missing_tokens(lake)}"
+        yield f"every request will be refused: {_explain_missing_tokens(lake)}"
     if not serving.is_dev and not lake.catalogue.do(GetAbout()).roots:
         yield (
             "every table will be refused: the lake has no root, and a server accepts only tables below a "
@@ -153,7 +160,7 @@ def check_serving(serving: ServerOptions) -> None:
         )
 
 
-def open_for(serving: ServerOptions, meter: Meter) -> Lake:
+def open_lake_to_serve(serving: ServerOptions, meter: Meter) -> Lake:
     """The lake. ``InvalidRequest`` if it would be served to other machines and nobody could have a token."""
     create = serving.is_dev or serving.lake.startswith("memory:")
     # Nobody who asked over the network waits for other readers: publishing goes on when they are answered.
@@ -163,7 +170,8 @@ def open_for(serving: ServerOptions, meter: Meter) -> Lake:
     try:
         if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
-                f"'{serving.host}' can be reached from other machines, but {_missing_tokens(lake)}, or use "
+                f"'{serving.host}' can be reached from other machines, "
+                f"but {_explain_missing_tokens(lake)}, or use "
                 "--insecure to allow everybody everything"
             )
     except BaseException:
@@ -178,21 +186,21 @@ def has_tokens(lake: Lake) -> bool:
     return any(token.expires is None or token.expires > now for token in lake.catalogue.do(ListTokens()))
 
 
-def _missing_tokens(lake: Lake) -> str:
+def _explain_missing_tokens(lake: Lake) -> str:
     return (
         f"the lake has no valid token. Create one with 'penstock --lake {lake.url} token create NAME "
         "--grant admin'"
     )
 
 
-def all_apis(log: Log | None = None) -> tuple[Api, ...]:
+def load_apis(log: Log | None = None) -> tuple[Api, ...]:
     """The APIs that a lake is offered through. What cannot be used of other packages is logged."""
-    usable, problems = usable_formats()
+    usable, problems = list_usable_formats()
     if log is not None:
         for problem in problems:
-            log.say(LogLevel.WARNING, problem)
-    further = (declared.load(api) for declared in (*table_formats(), *usable) for api in declared.apis)
-    return (native_api(usable), V2, V1, *further)
+            log.log_message(LogLevel.WARNING, problem)
+    further = (declared.load(api) for declared in (*list_table_formats(), *usable) for api in declared.apis)
+    return (make_native_api(usable), V2, V1, *further)
 
 
 class ServerProcess:
@@ -215,26 +223,26 @@ class ServerProcess:
             any_name = not is_loopback(serving.host)
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=any_name)
         self.readiness = Readiness(catalogue)
-        self._apis = apis = all_apis(self.log) if apis is None else apis
+        self._apis = apis = load_apis(self.log) if apis is None else apis
         metrics = partial(_render_figures, catalogue, figures)
-        own = server_api(apis, self.readiness, gate, metrics)
+        own = make_server_api(apis, self.readiness, gate, metrics)
         self.application = Application(
             catalogue,
-            (own, *apis, ui_api(gate)),
+            (own, *apis, make_ui_api(gate)),
             gate=gate,
             log=self.log,
             limits=serving.limits,
             meter=figures.meter,
-            note=self.readiness.note,
+            note=self.readiness.note_error,
         )
         if isinstance(catalogue, Embedded):
             catalogue.engine.pool = self.application.pool
-            catalogue.count_requests = lambda: count_requests(figures.text())
+            catalogue.count_requests = lambda: count_requests(figures.render_metrics())
             catalogue.add_other_plugins()  # they catch up now, and not when the first request needs one
         self.sockets = ConnectionLimits(serving.limits, self.log, figures.meter)
         config = uvicorn.Config(
             self.application,
-            http=connection_type(serving.limits.body_timeout_s, self.sockets),
+            http=make_connection_class(serving.limits.body_timeout_s, self.sockets),
             loop="uvloop",
             ws="none",
             interface="asgi3",
@@ -256,7 +264,7 @@ class ServerProcess:
             self._settling = TransactionReaper(catalogue, self.log)
         self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
-    def run(self, listener: socket.socket, started: Callable[[], None]) -> None:
+    def serve_until_signal(self, listener: socket.socket, started: Callable[[], None]) -> None:
         """Serve until a signal comes, or ``stop``. Afterwards the lake can be closed.
 
         If requests do not end in time, the process does: a lake is not closed under those who write to it.
@@ -266,8 +274,8 @@ class ServerProcess:
             sys.setswitchinterval(SWITCH_INTERVAL_S)
             self.application.turns.when_used = _switch_threads
             self._server.acceptor = self._start_acceptor(listener)
-        if self.sockets.doubt:
-            self.log.say(LogLevel.WARNING, self.sockets.doubt)
+        if self.sockets.capacity_warning:
+            self.log.log_message(LogLevel.WARNING, self.sockets.capacity_warning)
         self._import_libraries()
         self._server.when_started = started
         background = [worker for worker in (self._sweeping, self._settling) if worker is not None]
@@ -282,18 +290,20 @@ class ServerProcess:
             given_up = (
                 "1 request that did not end" if remaining == 1 else f"{remaining} requests that did not end"
             )
-            self.log.say(LogLevel.WARNING, f"stopped after {took_s:.1f} s, and cancelled {given_up}")
+            self.log.log_message(LogLevel.WARNING, f"stopped after {took_s:.1f} s, and cancelled {given_up}")
             sys.stdout.flush()
             os._exit(1)
         if not self._worker:
-            self.log.say(LogLevel.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
+            self.log.log_message(LogLevel.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
 
     def _start_acceptor(self, listener: socket.socket) -> Acceptor | None:
         """The process that accepts connections; without one, the server accepts them itself."""
         try:
             return Acceptor(listener, self.log, self._meter, is_shared=self._serving.workers > 1)
         except OSError as problem:
-            self.log.say(LogLevel.WARNING, f"no process can be started to accept connections: {problem}")
+            self.log.log_message(
+                LogLevel.WARNING, f"no process can be started to accept connections: {problem}"
+            )
             return None
 
     def _import_libraries(self) -> None:
@@ -302,7 +312,7 @@ class ServerProcess:
         if has_row_libraries():
             pool.start()  # it imports at the same time as this process
         import_libraries(self._apis, self.log)
-        format_rules()  # loaded before the first request needs them
+        load_format_rules()  # loaded before the first request needs them
         if has_row_libraries():
             pool.await_started()
 
@@ -319,8 +329,8 @@ def _switch_threads(is_computing: bool) -> None:
 def _render_figures(catalogue: Catalogue, figures: MetricsEndpoint) -> bytes:
     """What ``/metrics`` says, up to date."""
     if isinstance(catalogue, Embedded):
-        catalogue.measure()
-    return figures.text()
+        catalogue.report_metrics()
+    return figures.render_metrics()
 
 
 class _Server(uvicorn.Server):
@@ -344,7 +354,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets if self.acceptor is None else [])
         if self.acceptor is not None:
-            self.acceptor.begin(self._make_protocol, partial(self._accept_directly, sockets or []))
+            self.acceptor.start_accepting(self._make_protocol, partial(self._accept_directly, sockets or []))
         self.when_started()
 
     def _make_protocol(self) -> asyncio.Protocol:

@@ -45,7 +45,7 @@ class ConnectionLimits:
         return self._places.taken
 
     @property
-    def doubt(self) -> str:
+    def capacity_warning(self) -> str:
         """What whoever runs the server should know: that there is room for fewer connections than it may
         have."""
         if self._places.count_max == self._wanted:
@@ -56,7 +56,7 @@ class ConnectionLimits:
             f"{self._wanted + self._kept_files:,}, or lower --connections-max"
         )
 
-    def admit(self, address: str, descriptor: int) -> RequestSlot:
+    def admit_connection(self, address: str, descriptor: int) -> RequestSlot:
         """The place of a new connection; ``Throttled`` says why it gets none.
 
         The system gives the lowest free number, so that a high one tells how many files are open.
@@ -67,7 +67,7 @@ class ConnectionLimits:
                 f"the process can have {self.files_max:,} open files, and reserves the remaining ones for "
                 "its own work; raise the limit of open files",
             )
-        if not self._places.are_left():
+        if not self._places.has_free_slots():
             raise self._throttled_error(
                 "connections",
                 f"{self._places.count_max:,} are open already, as many as --connections-max and the limit of "
@@ -76,14 +76,15 @@ class ConnectionLimits:
         if not self._places.may_take(address):
             raise self._throttled_error(
                 "address_connections",
-                f"{address} has {self._places.of(address):,} open already, and one address can have at "
+                f"{address} has {self._places.count_slots(address):,} open already, "
+                "and one address can have at "
                 f"most {self._places.caller_max:,} (--address-connections-max), and not more than are "
                 "left for others",
             )
         self._meter.gauge(HTTP_CONNECTIONS, self.open + 1)
-        return self._places.take(address)
+        return self._places.take_slot(address)
 
-    def give_back(self, slot: RequestSlot) -> None:
+    def return_slot(self, slot: RequestSlot) -> None:
         slot.give_back()
         self._meter.gauge(HTTP_CONNECTIONS, self.open)
 
@@ -93,12 +94,12 @@ class ConnectionLimits:
         now_s = monotonic()
         if now_s >= self._next_line_s:
             count = "1 connection is" if self._unlogged == 1 else f"{self._unlogged:,} connections are"
-            self._log.say(LogLevel.WARNING, f"{count} refused: {why}", error=Throttled.code)
+            self._log.log_message(LogLevel.WARNING, f"{count} refused: {why}", error=Throttled.code)
             self._next_line_s, self._unlogged = now_s + LOG_EVERY_S, 0
         return Throttled(f"the server accepts no more connections from this address at the moment: {why}")
 
 
-def refusal(error: Throttled) -> bytes:
+def encode_refusal(error: Throttled) -> bytes:
     """The answer to whatever a refused connection asks."""
     body = encode_error(error, "")
     return (

@@ -18,7 +18,7 @@ from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over, re
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.statements import StatementCatalogue, find_landed
 from penstock.lake.sql_catalog.steps import READS, WITHOUT_PYTHON, WRITE
-from penstock.lake.sql_catalog.writes import written_name
+from penstock.lake.sql_catalog.writes import find_written_table
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.access import CheckedCatalogue
 from penstock.server.routes import Route, RouteRequest
@@ -60,7 +60,7 @@ def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
                 if step == WRITE and isinstance(
                     ask.catalogue, CheckedCatalogue
                 ):  # before Spark writes for hours
-                    key, branch = written_name(request)
+                    key, branch = find_written_table(request)
                     ask.catalogue.require_write(branch, key)
                 if request.transaction:
                     renew_lease(lake, request)

@@ -28,7 +28,7 @@ class TaskSeries(Protocol):
     def next_task(self) -> ThreadTask | None:
         """The next one; called by the thread."""
 
-    def end(self) -> None:
+    def end_series(self) -> None:
         """There was none; called by the event loop."""
 
 
@@ -54,7 +54,7 @@ class HandlerThreads:
         """How many pieces of work, or series of them, were given and are not finished."""
         return self._busy
 
-    def run(self, work: Work, ended: Ended = lambda: None) -> asyncio.Future[Any]:
+    def run_task(self, work: Work, ended: Ended = lambda: None) -> asyncio.Future[Any]:
         """Have work done by the next free thread. Its result, or what it raises, becomes that of the future.
 
         The event loop calls ``ended`` when the work has ended, also if nobody waits for its result any more.
@@ -71,14 +71,14 @@ class HandlerThreads:
         self._waiting.put((task, series))
         if self._busy > self._count and self._count < self._count_max:
             self._count += 1
-            Thread(target=self._serve, name=f"request-{self._count}", daemon=True).start()
+            Thread(target=self._run_tasks, name=f"request-{self._count}", daemon=True).start()
 
     def stop(self) -> None:
         """Let the threads end, once they have done what was given to them."""
         for _ in range(self._count):
             self._waiting.put(None)
 
-    def _serve(self) -> None:
+    def _run_tasks(self) -> None:
         while (item := self._waiting.get()) is not None:
             task: ThreadTask | None
             task, series = item
@@ -95,10 +95,10 @@ class HandlerThreads:
         except BaseException as raised:  # noqa: BLE001 - it is raised where the result is awaited
             error = raised
         following = series.next_task() if series is not None else None
-        self._finish(_DoneTask(task, result, error, following is None, series))
+        self._finish_task(_DoneTask(task, result, error, following is None, series))
         return following
 
-    def _finish(self, task: _DoneTask) -> None:
+    def _finish_task(self, task: _DoneTask) -> None:
         assert self._loop is not None
         with self._lock:
             self._done.append(task)
@@ -106,9 +106,9 @@ class HandlerThreads:
                 return
             self._announced = True
         with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
-            self._loop.call_soon_threadsafe(self._deliver)
+            self._loop.call_soon_threadsafe(self._deliver_results)
 
-    def _deliver(self) -> None:
+    def _deliver_results(self) -> None:
         with self._lock:
             finished, self._done = self._done, deque()
             self._announced = False
@@ -117,7 +117,7 @@ class HandlerThreads:
                 self._busy -= 1
             ended()
             if is_last and series is not None:
-                series.end()
+                series.end_series()
             if future.done():  # nobody waits any more
                 continue
             if error is not None:

@@ -26,7 +26,7 @@ class TransactionReaper:
     def __init__(self, catalogue: Embedded, log: Log, every_s: float = EVERY_S) -> None:
         self._catalogue, self._log, self._every_s = catalogue, log, every_s
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-settle", daemon=True)
+        self._thread = threading.Thread(target=self._run_until_stopped, name="penstock-settle", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -37,21 +37,21 @@ class TransactionReaper:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _run_until_stopped(self) -> None:
         while not self._stopped.wait(uniform(0.5, 1.5) * self._every_s):
             try:
-                self.look()
+                self.end_abandoned_transactions()
             except PenstockError as problem:
-                self._log.say(
+                self._log.log_message(
                     LogLevel.WARNING, f"the search for abandoned transactions failed: {problem.message}"
                 )
             except Exception:  # the next look may find it mended, and there is nobody else to have it
                 logger.exception("the search for abandoned transactions failed")
 
-    def look(self) -> int:
+    def end_abandoned_transactions(self) -> int:
         """End what was left; how many that were."""
-        ended = self._catalogue.transactions.tidy()
+        ended = self._catalogue.transactions.end_abandoned_transactions()
         if ended:
             what = "1 abandoned transaction" if ended == 1 else f"{ended} abandoned transactions"
-            self._log.say(LogLevel.INFO, f"ended {what}")
+            self._log.log_message(LogLevel.INFO, f"ended {what}")
         return ended

@@ -43,7 +43,7 @@ def in_plain_words(refused: InvalidRequest, codec: Codec, kind: Any) -> InvalidR
     for pattern, say in _SAYINGS:
         match = pattern.fullmatch(what)
         if match is not None:
-            message = say(match, place, lambda: ", ".join(_allowed_values(codec, kind, place)))
+            message = say(match, place, lambda: ", ".join(_list_allowed_values(codec, kind, place)))
             return InvalidRequest(message, field=place or match[1])
     return InvalidRequest(f"{_name_place(place)}: {what[:1].lower()}{what[1:]}", field=place)
 
@@ -86,10 +86,10 @@ def _describe_types(kinds: str) -> str:
     return " or ".join(_KINDS.get(name, name) for name in kinds.split(" | "))
 
 
-def _allowed_values(codec: Codec, kind: Any, field_path: str) -> list[str]:
+def _list_allowed_values(codec: Codec, kind: Any, field_path: str) -> list[str]:
     """The values that may stand at a place of a type, by its schema."""
     schemas, components = codec.schema([kind])
-    possible = list(_resolved_schemas(schemas[0], components))
+    possible = list(_list_resolved_schemas(schemas[0], components))
     for name, index in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", field_path):
         possible = [
             deeper
@@ -105,10 +105,10 @@ def _schemas_of_child(schema: Json, name: str, is_index: bool, components: Json)
     if inside is None:
         inside = schema.get("additionalProperties")
     if isinstance(inside, dict):
-        yield from _resolved_schemas(inside, components)
+        yield from _list_resolved_schemas(inside, components)
 
 
-def _resolved_schemas(schema: Json, components: Json) -> Iterator[Json]:
+def _list_resolved_schemas(schema: Json, components: Json) -> Iterator[Json]:
     """What a schema can be, one by one, without references."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
@@ -116,4 +116,4 @@ def _resolved_schemas(schema: Json, components: Json) -> Iterator[Json]:
         yield schema
         return
     for variant in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        yield from _resolved_schemas(variant, components)
+        yield from _list_resolved_schemas(variant, components)

@@ -35,7 +35,9 @@ SHORT_LIFE_S: Final = 2.0
 """A worker that dies sooner is replaced only then, so that one that cannot live does not eat the machine."""
 
 
-def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started: Callable[[], None]) -> None:
+def supervise_workers(
+    serving: ServerOptions, listener: socket.socket, log: Log, started: Callable[[], None]
+) -> None:
     """Keep so many workers serving until a signal comes, then have them drain."""
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as figures:
         workers = [_Worker(serving, listener, Path(figures)) for _ in range(serving.workers)]
@@ -46,11 +48,11 @@ def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started
                 started()
                 while not stopped.wait(LOOK_EVERY_S):
                     for index, worker in enumerate(workers):
-                        workers[index] = worker.or_successor(log)
+                        workers[index] = worker.replace_if_dead(log)
             finally:
                 # A worker that has drained closes its lake, which publishes.
-                _drain(workers, serving.drain_timeout_s + Settings().publish_close_s, log)
-        log.say(LogLevel.INFO, "stopped, and all workers with it")
+                _drain_workers(workers, serving.drain_timeout_s + Settings().publish_close_s, log)
+        log.log_message(LogLevel.INFO, "stopped, and all workers with it")
 
 
 @contextlib.contextmanager
@@ -75,7 +77,7 @@ def _watch_signals(workers: list[_Worker]) -> Iterator[threading.Event]:
             signal.signal(signal_number, handler)
 
 
-def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
+def _drain_workers(workers: list[_Worker], timeout_s: float, log: Log) -> None:
     for worker in workers:
         worker.process.terminate()
     until_s = monotonic() + timeout_s + 5.0
@@ -83,7 +85,7 @@ def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
         try:
             worker.process.wait(max(0.1, until_s - monotonic()))
         except subprocess.TimeoutExpired:
-            log.say(LogLevel.WARNING, f"worker {worker.process.pid} did not stop, and is killed")
+            log.log_message(LogLevel.WARNING, f"worker {worker.process.pid} did not stop, and is killed")
             worker.process.kill()
             worker.process.wait()
 
@@ -119,12 +121,12 @@ class _Worker:
         finally:
             killer.cancel()
 
-    def or_successor(self, log: Log) -> _Worker:
+    def replace_if_dead(self, log: Log) -> _Worker:
         """This worker, or another one in its place if it has died."""
         status = self.process.poll()
         if status is None or (status != 0 and monotonic() - self._began_s < SHORT_LIFE_S):
             return self
-        log.say(
+        log.log_message(
             LogLevel.ERROR, f"worker {self.process.pid} ended with status {status}; another one is started"
         )
         for gauge_file in self._figures.glob(f"gauge_*_{self.process.pid}.db"):

@@ -38,13 +38,13 @@ class Writability:
         self._problems: dict[str, PenstockError] = {}
         self._looked_s: dict[str, float] = {}
 
-    def note(self, error: PenstockError) -> None:
+    def note_error(self, error: PenstockError) -> None:
         """Take notice of an error that a request was answered with."""
         if isinstance(error, Unavailable | OutcomeUnknown | StorageRefused):
             with self._lock:
                 self._suspected.add(STORAGE if error.details.get("part") == STORAGE else DATABASE)
 
-    def require(self) -> None:
+    def require_writable(self) -> None:
         """Raise why writes do not land; a lake that can only be read needs none."""
         store = self._lake.kernel.store
         if store.is_read_only:
@@ -95,10 +95,10 @@ class Writability:
             return
         if not self._warehouse_has_room():
             raise storage_full_error(warehouse, "its disk is full")
-        place = self._lake.places.at(warehouse)
+        place = self._lake.places.open_place(warehouse)
         place.size(_FILE)
         place.require_writable(_FILE)
 
     def _warehouse_has_room(self) -> bool:
-        warehouse = self._lake.moved.to_storage(self._lake.warehouse)
+        warehouse = self._lake.moved.map_to_storage(self._lake.warehouse)
         return not warehouse or "://" in warehouse or has_room(Path(warehouse))

@@ -67,7 +67,7 @@ def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> FoundR
     finally:
         for view in views.values():
             spark.catalog.dropTempView(view)
-    return FoundRows.of([row.asDict() for row in rows])
+    return FoundRows.from_first_rows([row.asDict() for row in rows])
 
 
 class TableName(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, TableExists
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import list_table_formats, load_part
 from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
@@ -225,13 +225,15 @@ def files_format() -> SparkFormat:
 
 def _spark_formats() -> Iterator[SparkFormat]:
     return (
-        _load_format(table_format.spark) for table_format in table_formats() if table_format.spark is not None
+        _load_format(table_format.spark)
+        for table_format in list_table_formats()
+        if table_format.spark is not None
     )
 
 
 @cache
 def _load_format(path: str) -> SparkFormat:
-    made: SparkFormat = load(path)()
+    made: SparkFormat = load_part(path)()
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.lake.session_settings import parse_tables
+from penstock.lake.session_settings import parse_mapped_tables
 from penstock.model.keys import Key
 from penstock.spark.jar import (
     COMMIT_PROTOCOL,
@@ -95,7 +95,7 @@ def settings_of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str
     if not table_settings:
         return {}
     text = json.dumps(table_settings, sort_keys=True)
-    parse_tables(text)
+    parse_mapped_tables(text)
     return {TABLES: text}
 
 

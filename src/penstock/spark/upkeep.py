@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.lake.upkeep import OptimizedTable, OptimizeOrder, OptimizeProgress, no_progress
+from penstock.lake.upkeep import OptimizedTable, OptimizeOrder, OptimizeProgress, ignore_progress
 from penstock.model.keys import Key
 from penstock.spark.change_requests import build_request
 from penstock.spark.format import ask_format
@@ -27,7 +27,7 @@ def optimize(
     lake: Lake | None = None,
     message: str | None = None,
     author: str | None = None,
-    progress: OptimizeProgress = no_progress,
+    progress: OptimizeProgress = ignore_progress,
 ) -> OptimizedTable:
     """Compact files: rewrite small files, and files with deleted rows, into larger ones.
 
@@ -35,5 +35,5 @@ def optimize(
     16 GiB of files at a time. Lance tables and tables of files are rewritten in this process.
     """
     change = build_request(spark, key, lake, branch, message, author)
-    order = OptimizeOrder.of(target_file_bytes, where, zorder_by, progress)
+    order = OptimizeOrder.from_arguments(target_file_bytes, where, zorder_by, progress)
     return ask_format(change.table, lambda spark_format: spark_format.optimize(change, order))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
-from penstock.lake.write_jobs import SaveMode, job_id
+from penstock.lake.write_jobs import SaveMode, make_job_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def choose_job_id(request: WriteRequest) -> str:
     if job is not None and request.idempotency_key is not None:
         raise InvalidRequest("'job_id' and 'idempotency_key' mean the same for files; give one of them")
     given = job if job is not None else request.idempotency_key
-    return job_id(None if given is None else str(given), request.key, request.branch_name)
+    return make_job_id(None if given is None else str(given), request.key, request.branch_name)
 
 
 def check_partition_columns(names: tuple[str, ...] | None) -> None:

@@ -45,7 +45,7 @@ import msgspec
 
 from penstock.errors import Damaged, Unavailable
 from penstock.model.clock import elapsed_s
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 from penstock.storage.buckets import Bucket, UnansweredWrite
 
 FOLDER: Final = "sweep"
@@ -82,32 +82,32 @@ class Announcements:
         self._contents: dict[str, frozenset[str]] = {}
         self._reading: asyncio.Task[AnnouncementView] | None = None
 
-    def view(self, age_max_s: float) -> AnnouncementView | None:
+    def latest_view(self, age_max_s: float) -> AnnouncementView | None:
         """The newest view there is, if it is not older than that."""
         if self._view is None or elapsed_s() - self._view.taken_s > age_max_s:
             return None
         return self._view
 
-    async def fresh(self, age_max_s: float) -> AnnouncementView:
+    async def read_view_if_older(self, age_max_s: float) -> AnnouncementView:
         """A view that is not older than that, read now if there is none."""
-        while (view := self.view(age_max_s)) is None:
+        while (view := self.latest_view(age_max_s)) is None:
             # Whoever comes while a reading is under way takes part in it, if it began late enough.
-            await asyncio.shield(self._begin())
+            await asyncio.shield(self._begin_reading())
         return view
 
-    def _begin(self) -> asyncio.Task[AnnouncementView]:
+    def _begin_reading(self) -> asyncio.Task[AnnouncementView]:
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
+            self._reading = asyncio.create_task(self._read_view())
         return self._reading
 
-    async def anew(self) -> AnnouncementView:
+    async def read_new_view(self) -> AnnouncementView:
         """A view whose reading begins now."""
         begun_s = elapsed_s()
         while (view := self._view) is None or view.taken_s < begun_s:
-            await asyncio.shield(self._begin())
+            await asyncio.shield(self._begin_reading())
         return view
 
-    async def _read(self) -> AnnouncementView:
+    async def _read_view(self) -> AnnouncementView:
         taken_s = elapsed_s()
         marks = {entry.key: entry.modified_us async for entry in self._bucket.list(FOLDER)}
         contents = await asyncio.gather(*map(self._read_announcement, marks))
@@ -126,7 +126,7 @@ class Announcements:
         if stored is None:
             return None
         try:
-            return frozenset(msgpack_decoder(list[str]).decode(stored.data))
+            return frozenset(get_msgpack_decoder(list[str]).decode(stored.data))
         except msgspec.MsgspecError:
             raise Damaged(f"{key} in {self._bucket.url} cannot be read", key=key) from None
 
@@ -134,7 +134,7 @@ class Announcements:
         """Until none of the keys is announced; ``Unavailable`` if that takes too long."""
         deadline_s = elapsed_s() + longest_s
         while True:
-            view = await self.anew()
+            view = await self.read_new_view()
             held = view.keys.intersection(keys)
             if not held or await self._drop_void(view, await self._storage_time_us()):
                 if not held:
@@ -148,7 +148,7 @@ class Announcements:
                 )
             await asyncio.sleep(min(PAUSE_MAX_S, self.wait_s / 8))
 
-    async def were_early(self, view: AnnouncementView, keys: Collection[str]) -> bool:
+    async def were_written_before_view(self, view: AnnouncementView, keys: Collection[str]) -> bool:
         """Whether writes that were answered, of keys that the view holds, were surely done before any
         sweeper takes its second look."""
         now_us = await self._storage_time_us()
@@ -181,17 +181,17 @@ class Announcements:
         limit_us = now_us - int(VOID_WAITS * self.wait_s * 1e6) - self._bucket.resolution_us
         void = [key for key, made_us in view.announcements.items() if made_us < limit_us]
         if void:
-            await self._withdraw(void)
+            await self._withdraw_announcements(void)
         return bool(void)
 
-    async def remove(self, keys: Sequence[str], check: Check) -> int:
+    async def remove_keys(self, keys: Sequence[str], check: Check) -> int:
         """Announce, wait, check, delete, withdraw; say how many keys were deleted.
 
         A crash or a lost connection at any point leaves some keys, and perhaps the announcement, behind.
         """
         removed, start = 0, 0
         while start < len(keys):
-            count, looked_at = await self._remove(keys[start:], check)
+            count, looked_at = await self._remove_announced_keys(keys[start:], check)
             removed += count
             if looked_at == 0:
                 raise Unavailable(
@@ -200,15 +200,15 @@ class Announcements:
             start += looked_at
         return removed
 
-    async def _remove(self, keys: Sequence[str], check: Check) -> tuple[int, int]:
+    async def _remove_announced_keys(self, keys: Sequence[str], check: Check) -> tuple[int, int]:
         """What can be done under one announcement: how many were deleted, of how many looked at."""
         begun_s = elapsed_s()
         mine = f"{FOLDER}/{secrets.token_hex(16)}"
-        await self._announce(mine, keys)
+        await self._announce_removal(mine, keys)
         acknowledged_s = elapsed_s()
         removed, looked_at, in_doubt = 0, 0, False
         try:
-            view = await self.anew()
+            view = await self.read_new_view()
             await self._drop_void(view, view.announcements.get(mine, 0))
             await asyncio.sleep(acknowledged_s + self.wait_s - elapsed_s() + ROUNDING_S)
             while looked_at < len(keys):
@@ -226,17 +226,17 @@ class Announcements:
             raise Unavailable(f"{problem}; the next sweep removes the remaining files") from None
         finally:
             if not in_doubt:  # else a deletion may still be done: writers must keep away
-                await self._withdraw([mine])
+                await self._withdraw_announcements([mine])
         return removed, looked_at
 
-    async def _announce(self, key: str, keys: Sequence[str]) -> None:
+    async def _announce_removal(self, key: str, keys: Sequence[str]) -> None:
         content = msgspec.msgpack.encode(list(keys))
         try:
             await self._bucket.put(key, content)
         except UnansweredWrite as problem:
             raise Unavailable(str(problem)) from None
 
-    async def _withdraw(self, announcements: Sequence[str]) -> None:
+    async def _withdraw_announcements(self, announcements: Sequence[str]) -> None:
         try:
             await self._bucket.delete(announcements)
         except UnansweredWrite:

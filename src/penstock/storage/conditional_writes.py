@@ -15,20 +15,22 @@ ROUNDS: Final = 3
 PROBES: Final = "probe"
 
 
-async def keeps_conditions(bucket: Bucket, folder: str = PROBES) -> bool:
+async def check_conditions_are_kept(bucket: Bucket, folder: str = PROBES) -> bool:
     """Whether writes are done that must be done, and refused that must be refused, one after the other.
 
     They are done below ``folder``, and removed again.
     """
-    async with _probe(bucket, folder) as key:
-        first = await _write(bucket, key, "absent")
-        if first is None or await _write(bucket, key, "absent") is not None:
+    async with _make_probe_key(bucket, folder) as key:
+        first = await _write_with_condition(bucket, key, "absent")
+        if first is None or await _write_with_condition(bucket, key, "absent") is not None:
             return False
-        second = await _write(bucket, key, first)
-        return second is not None and second != first and await _write(bucket, key, first) is None
+        second = await _write_with_condition(bucket, key, first)
+        return (
+            second is not None and second != first and await _write_with_condition(bucket, key, first) is None
+        )
 
 
-async def race(bucket: Bucket) -> list[str]:
+async def race_writers(bucket: Bucket) -> list[str]:
     """Several writes at once on a condition that one can meet: what is wrong with the outcome, if anything.
 
     Storage that looks first and writes after is found out by chance only, but then for certain.
@@ -36,9 +38,9 @@ async def race(bucket: Bucket) -> list[str]:
     import asyncio
 
     condition: Condition = "absent"
-    async with _probe(bucket, PROBES) as key:
+    async with _make_probe_key(bucket, PROBES) as key:
         for _ in range(ROUNDS):
-            tries = [_write(bucket, key, condition) for _ in range(RACERS)]
+            tries = [_write_with_condition(bucket, key, condition) for _ in range(RACERS)]
             won = [tag for tag in await asyncio.gather(*tries) if tag is not None]
             if len(won) != 1:
                 return [f"{len(won)} of {RACERS} concurrent conditional writes succeeded, instead of one"]
@@ -47,7 +49,7 @@ async def race(bucket: Bucket) -> list[str]:
 
 
 @asynccontextmanager
-async def _probe(bucket: Bucket, folder: str) -> AsyncIterator[str]:
+async def _make_probe_key(bucket: Bucket, folder: str) -> AsyncIterator[str]:
     """A key to try things on."""
     key = f"{folder}/{secrets.token_hex(16)}"
     try:
@@ -57,7 +59,7 @@ async def _probe(bucket: Bucket, folder: str) -> AsyncIterator[str]:
             await bucket.delete([key])
 
 
-async def _write(bucket: Bucket, key: str, condition: Condition) -> EntityTag | None:
+async def _write_with_condition(bucket: Bucket, key: str, condition: Condition) -> EntityTag | None:
     """The new tag, ``None`` if the write was refused."""
     try:
         return await bucket.put(key, secrets.token_bytes(16), condition)

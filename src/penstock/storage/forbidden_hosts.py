@@ -9,7 +9,7 @@ from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import LocationRefused
-from penstock.storage.locations import without_secrets
+from penstock.storage.locations import hide_secrets
 
 METADATA_ADDRESSES: Final = frozenset(
     map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
@@ -27,14 +27,14 @@ def check_host(location: str) -> None:
     """``LocationRefused`` if a location is on a host that no lake has a root on, in whatever spelling."""
     scheme, host = _parse_scheme_and_host(location)
     address = _parse_ip_address(host)
-    if address is not None and any(map(_is_forbidden, _wrapped_addresses(address))):
+    if address is not None and any(map(_is_forbidden, _list_embedded_addresses(address))):
         raise _refused_error(location)
     if scheme in ("http", "https") and host in METADATA_NAMES:
         raise _refused_error(location)
 
 
 def _refused_error(location: str) -> LocationRefused:
-    shown = without_secrets(location)
+    shown = hide_secrets(location)
     return LocationRefused(
         f"{shown!r} is on a private or local network address, where tables are not allowed", location=shown
     )
@@ -50,7 +50,7 @@ def _parse_scheme_and_host(location: str) -> tuple[str, str]:
         split = urlsplit(normalize("NFKC", plain).replace("\N{IDEOGRAPHIC FULL STOP}", "."))
         return split.scheme.lower(), (split.hostname or "").rstrip(".").lower()
     except ValueError as problem:
-        shown = without_secrets(location)
+        shown = hide_secrets(location)
         raise LocationRefused(f"{shown!r} is not a location: {problem}", location=shown) from None
 
 
@@ -70,7 +70,7 @@ def _parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _wrapped_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+def _list_embedded_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
     """An address, and the IPv4 addresses that it embeds: mapped, 6to4 and Teredo."""
     yield address
     if isinstance(address, IPv6Address):

@@ -2,7 +2,7 @@
 
 The lake names a local place by its path and one in a bucket by the URL that the vendor uses. Hadoop's file
 systems have schemes of their own, and take a path as it is: nothing in it is percent-encoded. One place has
-many spellings; ``hadoop_path`` reads all of them as one.
+many spellings; ``parse_hadoop_path`` reads all of them as one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HadoopPath(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     """From the top of that."""
 
-    def below(self, top: HadoopPath) -> str | None:
+    def find_path_below(self, top: HadoopPath) -> str | None:
         """What leads here from another path, with a slash at its end if it is any way; ``None`` if not below.
 
         The other one may be percent-encoded, as URLs are: whoever means that cannot mean this path otherwise.
@@ -47,7 +47,7 @@ class HadoopPath(msgspec.Struct, frozen=True):
         return "".join(f"{name}/" for name in rest)
 
 
-def hadoop_path(path: str, home: str = "") -> HadoopPath:
+def parse_hadoop_path(path: str, home: str = "") -> HadoopPath:
     """A path, or the URL of one, as Spark's code may spell it; ``InvalidRequest`` if it is none.
 
     ``home`` is the file system of paths without a scheme, and of those whose scheme is the same and that name
@@ -61,13 +61,13 @@ def hadoop_path(path: str, home: str = "") -> HadoopPath:
     scheme, host, rest = matched.groups()
     is_home = scheme is None or (not host and home.lower().startswith(f"{scheme.lower()}://"))
     if is_home:
-        system = hadoop_path(home).system if home else "file://"
+        system = parse_hadoop_path(home).system if home else "file://"
     else:
-        system = _known_as(scheme.lower(), (host or "").lower())
+        system = _normalise_file_system(scheme.lower(), (host or "").lower())
     return HadoopPath(system, tuple(name for name in posixpath.normpath(rest or "/").split("/") if name))
 
 
-def _known_as(scheme: str, host: str) -> str:
+def _normalise_file_system(scheme: str, host: str) -> str:
     """A file system, by one of its names."""
     match scheme:
         case "s3" | "s3a" | "s3n":
@@ -83,15 +83,15 @@ def _known_as(scheme: str, host: str) -> str:
             return f"{scheme}://{host}"
 
 
-def hadoop_address(location: str) -> str:
+def make_hadoop_address(location: str) -> str:
     """A place of the lake's for Hadoop. ``InvalidRequest`` if it cannot be told of it."""
     if "://" not in location:
         return f"file://{location}"
     parts = urlsplit(location)
-    return f"{_file_system(parts.scheme, parts.netloc)}{unquote(parts.path)}"
+    return f"{_write_file_system_address(parts.scheme, parts.netloc)}{unquote(parts.path)}"
 
 
-def _file_system(scheme: str, bucket: str) -> str:
+def _write_file_system_address(scheme: str, bucket: str) -> str:
     match scheme:
         case "s3":
             return f"s3a://{bucket}"

@@ -22,15 +22,15 @@ class LinkedPlace(Place):
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
         for name in names:
-            place, inside = self._find(name)
+            place, inside = self._find_place_and_name(name)
             yield from place.read([inside])
 
     def read_range(self, name: str, start: int, length: int) -> bytes | None:
-        place, inside = self._find(name)
+        place, inside = self._find_place_and_name(name)
         return place.read_range(inside, start, length)
 
     def size(self, name: str) -> int | None:
-        place, inside = self._find(name)
+        place, inside = self._find_place_and_name(name)
         return place.size(inside)
 
     def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
@@ -41,7 +41,7 @@ class LinkedPlace(Place):
         return [name for name, is_gone in zip(names, gone, strict=True) if is_gone]
 
     def look(self, name: str) -> BucketEntry | None:
-        place, inside = self._find(name)
+        place, inside = self._find_place_and_name(name)
         entry = place.look(inside)
         return None if entry is None else entry._replace(key=name)
 
@@ -49,7 +49,7 @@ class LinkedPlace(Place):
         """The place that a file is read at which is not here; ``None`` for one that is."""
         return next((source for source in self.sources if name.startswith(f"{source.url}/")), None)
 
-    def _find(self, name: str) -> tuple[Place, str]:
+    def _find_place_and_name(self, name: str) -> tuple[Place, str]:
         """Where a file is read, and its name there."""
         source = self.find_source(name)
         return (self._place, name) if source is None else (source, name.removeprefix(f"{source.url}/"))
@@ -58,7 +58,7 @@ class LinkedPlace(Place):
         self, names: Iterable[str], ask: Callable[[Place, Sequence[str]], Sequence[Answer]]
     ) -> list[Answer]:
         """What each place answers about its files, in the order of the names."""
-        located = [self._find(name) for name in names]
+        located = [self._find_place_and_name(name) for name in names]
         answers: dict[int, Answer] = {}
         for holder in {id(place): place for place, _ in located}.values():
             at = [number for number, (place, _) in enumerate(located) if place is holder]

@@ -101,19 +101,19 @@ class LocalBucket(Bucket):
         return self._root.is_dir() and not os.access(self._root, os.W_OK)
 
     async def get(self, key: str) -> TaggedContent | None:
-        return await self._run_in_thread(self._read, key)
+        return await self._run_in_thread(self._read_tagged, key)
 
     async def head(self, key: str) -> BucketEntry | None:
         return await self._run_in_thread(self._stat_file, key)
 
     async def size(self, key: str) -> int | None:
-        return await self._run_in_thread(self._measure, key)
+        return await self._run_in_thread(self._measure_size, key)
 
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
         return await self._run_in_thread(self._read_range, key, start, length)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
-        return await self._run_in_thread(self._retry_once, partial(self._write, key, data, condition))
+        return await self._run_in_thread(self._retry_once, partial(self._write_file, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """All are written under other names, by a few threads, and then flushed, one flush often doing for
@@ -136,7 +136,7 @@ class LocalBucket(Bucket):
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
             return await self._run_in_thread(self._retry_once, link_all)
         finally:
-            await self._run_in_thread(_unlink, [path for paths in written for path in paths])
+            await self._run_in_thread(_remove_paths, [path for paths in written for path in paths])
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
         await self._run_in_thread(self._write_pieces, key, pieces)
@@ -145,11 +145,11 @@ class LocalBucket(Bucket):
         import asyncio
 
         few = min(THREADS_MAX, len(keys))
-        work = [partial(self._remove, keys[start::few]) for start in range(few)]
+        work = [partial(self._remove_files, keys[start::few]) for start in range(few)]
         await asyncio.gather(*(self._run_in_thread(self._retry_once, task) for task in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
-        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
+        entries = self._walk_keys(self._root / folder, f"{folder}/" if folder else "", after)
         size = FIRST_PAGE  # who looks for few files next to one another does not have others looked at
         while page := await self._run_in_thread(lambda size: list(islice(entries, size)), size):
             for entry in page:
@@ -162,7 +162,7 @@ class LocalBucket(Bucket):
 
     async def prune(self) -> None:
         """Remove this class's own files and all folders that are empty then, the root too."""
-        await self._run_in_thread(self._prune)
+        await self._run_in_thread(self._prune_folders)
 
     async def remove_empty_folders(self) -> None:
         """Remove folders below the root that are empty, apart from those whose names begin with a ``_``."""
@@ -183,7 +183,7 @@ class LocalBucket(Bucket):
 
     def size_now(self, key: str) -> int | None:
         """As ``size``."""
-        return self._run_now(self._measure, key)
+        return self._run_now(self._measure_size, key)
 
     def look_now(self, key: str) -> BucketEntry | None:
         """As ``head``."""
@@ -191,12 +191,12 @@ class LocalBucket(Bucket):
 
     def list_now(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
         """As ``list``, of the keys that come before another one, if that is not empty."""
-        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
+        entries = self._walk_keys(self._root / folder, f"{folder}/" if folder else "", after)
         return self._run_now(lambda: [*takewhile(lambda entry: not before or entry.key < before, entries)])
 
     def entries_now(self, folder: str) -> Iterator[BucketEntry]:
         """As ``list``, a page at a time."""
-        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", "")
+        entries = self._walk_keys(self._root / folder, f"{folder}/" if folder else "", "")
         size = FIRST_PAGE
         while page := self._run_now(lambda size: [*islice(entries, size)], size):
             yield from page
@@ -213,7 +213,7 @@ class LocalBucket(Bucket):
             self._run_now(self._retry_once, partial(self._write_unfinished, [data], unfinished))
             return self._run_now(self._retry_once, partial(self._link_all, [key], unfinished)) == 1
         finally:
-            self._run_now(_unlink, unfinished)
+            self._run_now(_remove_paths, unfinished)
 
     def link_now(self, key: str, other: str) -> bool:
         """Give a file one more name, unless another file has that; whether it has the name now.
@@ -243,7 +243,7 @@ class LocalBucket(Bucket):
             return work(*given, **named)
         except OSError as problem:
             self._made.clear()
-            raise self._explain(problem) from None
+            raise self._explain_os_error(problem) from None
 
     async def _run_in_thread(
         self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs
@@ -259,7 +259,7 @@ class LocalBucket(Bucket):
             return await under_way
         except OSError as problem:
             self._made.clear()
-            raise self._explain(problem) from None
+            raise self._explain_os_error(problem) from None
 
     def _retry_once(self, call: Callable[[], Answer]) -> Answer:
         """Do it, and once more if a folder that was made is gone: somebody removed it from outside."""
@@ -269,7 +269,7 @@ class LocalBucket(Bucket):
             self._made.clear()
             return call()
 
-    def _explain(self, problem: OSError) -> PenstockError:
+    def _explain_os_error(self, problem: OSError) -> PenstockError:
         reason = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return StorageRefused(reason, path=str(self._root), **self._part_detail)
@@ -283,9 +283,9 @@ class LocalBucket(Bucket):
             )
         return Unavailable(reason, path=str(self._root), **self._part_detail)
 
-    def _read(self, key: str) -> TaggedContent | None:
+    def _read_tagged(self, key: str) -> TaggedContent | None:
         data = self._read_data(key)
-        return None if data is None else TaggedContent(data, _tag(data))
+        return None if data is None else TaggedContent(data, _make_tag(data))
 
     def _read_data(self, key: str) -> bytes | None:
         try:
@@ -302,9 +302,9 @@ class LocalBucket(Bucket):
                 data = file.read()
         except NO_FILE:
             return None
-        return BucketEntry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
+        return BucketEntry(key, len(data), status.st_mtime_ns // 1000, _make_tag(data))
 
-    def _measure(self, key: str) -> int | None:
+    def _measure_size(self, key: str) -> int | None:
         try:
             status = (self._root / key).stat()
         except NO_FILE:
@@ -318,18 +318,18 @@ class LocalBucket(Bucket):
         except NO_FILE:
             return None
 
-    def _write(self, key: str, data: bytes, condition: Condition) -> EntityTag:
+    def _write_file(self, key: str, data: bytes, condition: Condition) -> EntityTag:
         path, unfinished = self._root / key, list[Path]()
         try:
             self._write_unfinished([data], unfinished)
             self._make_folder(path.parent)
             if condition != "absent":
-                self._rename(unfinished[0], path, key, condition)
+                self._rename_into_place(unfinished[0], path, key, condition)
             elif not self._link_all([key], unfinished):
                 raise WriteRefused
         finally:
-            _unlink(unfinished)
-        return _tag(data)
+            _remove_paths(unfinished)
+        return _make_tag(data)
 
     def _write_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
         """The pieces come once, so that folders are made sure of before the first one."""
@@ -345,13 +345,13 @@ class LocalBucket(Bucket):
             unfinished.rename(path)
             self._sync_folder(path.parent)
         finally:
-            _unlink([unfinished])
+            _remove_paths([unfinished])
 
     def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
         """Files with these bytes, on the disk, under names that nobody else uses; ``unfinished`` tells them,
         also if it fails."""
         self._make_own_folder(self._unfinished)
-        _unlink(unfinished)
+        _remove_paths(unfinished)
         unfinished.clear()
         token = secrets.token_hex(16)
         with ExitStack() as files:
@@ -388,10 +388,10 @@ class LocalBucket(Bucket):
             self._sync_folder(folder)
         return count
 
-    def _rename(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
+    def _rename_into_place(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
         with self._lock_key(key):
             if condition is not None:
-                content = self._read(key)
+                content = self._read_tagged(key)
                 if content is None or content.tag != condition:
                     raise WriteRefused
             unfinished.rename(path)
@@ -400,11 +400,11 @@ class LocalBucket(Bucket):
     def _sync_folder(self, folder: Path) -> None:
         """Make names durable; until then a power cut may still take them back."""
         try:
-            _synchronise(folder)
+            _sync_folder(folder)
         except OSError as problem:
             raise UnansweredWrite(problem.strerror) from None
 
-    def _remove(self, keys: Sequence[str]) -> None:
+    def _remove_files(self, keys: Sequence[str]) -> None:
         folders = set()
         for key in keys:
             path = self._root / key
@@ -412,7 +412,7 @@ class LocalBucket(Bucket):
                 path.unlink()
                 folders.add(path.parent)
         for folder in folders:
-            _synchronise(folder)
+            _sync_folder(folder)
 
     @contextmanager
     def _lock_key(self, key: str) -> Iterator[None]:
@@ -447,13 +447,13 @@ class LocalBucket(Bucket):
         for parent in reversed(missing):
             parent.mkdir(self._folders_mode if len(parent.parts) == depth + 1 else 0o777, exist_ok=True)
             if is_durable and len(parent.parts) > depth:  # what is above the root is somebody else's
-                _synchronise(parent.parent)
+                _sync_folder(parent.parent)
             if len(self._made) >= MADE_MAX:
                 self._made.clear()
             if is_durable or parent == folder:
                 self._made.add(parent)
 
-    def _walk(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
+    def _walk_keys(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""
         first = after[len(start) :].partition("/")[0] if after.startswith(start) else ""
         above = {first[:length] for length in range(len(first))}
@@ -472,7 +472,7 @@ class LocalBucket(Bucket):
             key = start + name
             if name.endswith("/"):
                 if _may_follow(key, after):
-                    yield from self._walk(folder / name, key, after)
+                    yield from self._walk_keys(folder / name, key, after)
             elif key > after and (status := _stat_listed_file(f"{folder}/{name}")) is not None:
                 yield BucketEntry(key, status.st_size, status.st_mtime_ns // 1000, EntityTag(None))
 
@@ -485,11 +485,11 @@ class LocalBucket(Bucket):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _prune(self) -> None:
+    def _prune_folders(self) -> None:
         self._made.clear()
         for own in (self._unfinished, self._locks):
             with suppress(FileNotFoundError):
-                _unlink([*own.iterdir()])
+                _remove_paths([*own.iterdir()])
         for folder, _, _ in os.walk(self._root, topdown=False):
             with suppress(OSError):  # it is not empty
                 Path(folder).rmdir()
@@ -512,7 +512,7 @@ class LocalBucket(Bucket):
         return removed
 
 
-def _unlink(files: Sequence[Path]) -> None:
+def _remove_paths(files: Sequence[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
 
@@ -535,11 +535,11 @@ def _stat_listed_file(path: str) -> os.stat_result | None:
     return None if stat.S_ISDIR(status.st_mode) else status
 
 
-def _tag(data: bytes) -> EntityTag:
+def _make_tag(data: bytes) -> EntityTag:
     return EntityTag(blake2b(data, digest_size=16).hexdigest())
 
 
-def _synchronise(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -26,7 +26,7 @@ PART_MAX_BYTES: Final = 255
 """What file systems take as one name."""
 
 
-def normalise(location: str) -> str:
+def normalise_location(location: str) -> str:
     """The one way to write a location: local paths absolute, no trailing slash."""
     scheme, host, path = _split_location(location)
     return f"{scheme}://{host}{path}" if scheme != "file" else path
@@ -45,7 +45,7 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     """The location, normalised, if it lies below one of the roots; ``LocationRefused`` otherwise."""
     places = list(roots)
     if any(is_under(location, root) for root in places):
-        return normalise(location)
+        return normalise_location(location)
     known_roots = (
         f"is outside the lake's roots ({', '.join(places)})"
         if places
@@ -53,20 +53,20 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     )
     raise LocationRefused(
         f"{location} {known_roots}; an administrator of the lake can add a root: penstock root add "
-        f"{shlex.quote(_parent_location(location))}",
+        f"{shlex.quote(_get_parent_location(location))}",
         location=location,
         roots=places,
     )
 
 
-def _parent_location(location: str) -> str:
+def _get_parent_location(location: str) -> str:
     """Where a location lies, which would be a root for it and its neighbours."""
-    place = normalise(location)
+    place = normalise_location(location)
     above = place.rpartition("/")[0]
     return above if above and not above.endswith(":/") else place
 
 
-def own_place(warehouse: str, table_id: UUID, name: str = "") -> str:
+def make_own_place(warehouse: str, table_id: UUID, name: str = "") -> str:
     """The place of a table that has no location of its own: nobody else can be there.
 
     What can be read of the ``name`` that the table has now follows its id, for people who look into the
@@ -81,16 +81,16 @@ def own_place(warehouse: str, table_id: UUID, name: str = "") -> str:
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_MAX_CHARS].strip("-.")
     if readable and len(place) + 1 + len(readable) <= LENGTH_MAX:
         place = f"{place}_{readable}"
-    return normalise(place)
+    return normalise_location(place)
 
 
-def table_of_place(folder: str) -> UUID | None:
+def parse_table_of_place(folder: str) -> UUID | None:
     """The id of the table to which a lake would give a folder of its warehouse with this name."""
     match = _GIVEN.fullmatch(folder)
     return None if match is None else UUID(match[1])
 
 
-def without_secrets(location: str) -> str:
+def hide_secrets(location: str) -> str:
     """A location as it may be shown: without a user, a password or a signature that somebody wrote there."""
     if "://" not in location:
         return location
@@ -113,10 +113,10 @@ def _split_location(location: str) -> tuple[str, str, str]:
     try:
         split = urlsplit(location)
     except ValueError as problem:
-        shown = without_secrets(location)
+        shown = hide_secrets(location)
         raise LocationRefused(f"{shown!r} is not a location: {problem}", location=shown) from None
     if "@" in split.netloc or split.query or split.fragment or "\\" in location:
-        shown = without_secrets(location)
+        shown = hide_secrets(location)
         raise LocationRefused(
             f"{shown!r}: a location cannot have a user, query, fragment or backslash", location=shown
         )

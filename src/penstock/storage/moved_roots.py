@@ -3,8 +3,8 @@
 A lake names its tables by the locations that they were stored with, for good: contents, ledger, logs and
 commit ids are hashes over them. Where the files were moved, the lake's description maps the *old* root to the
 *new* one. A location is mapped where it leaves the lake, towards storage and towards callers
-(``to_storage``), and back where it comes in (``to_lake``). No place lies inside that of another root, so that
-each direction has one answer, and mapping a location twice is the same as mapping it once.
+(``map_to_storage``), and back where it comes in (``map_to_lake``). No place lies inside that of another root,
+so that each direction has one answer, and mapping a location twice is the same as mapping it once.
 
 Files that were written in between have addresses in them of the place that was the new one then. So that
 stays known: a root that has moved on, or back, has *passed* it.
@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, LocationRefused
 from penstock.storage.forbidden_hosts import check_host
-from penstock.storage.locations import is_under, normalise, without_secrets
+from penstock.storage.locations import hide_secrets, is_under, normalise_location
 
 MOVED_MAX: Final = 100
 """How many roots of a lake may have moved."""
@@ -51,33 +51,33 @@ class MovedRoots:
     def __bool__(self) -> bool:
         return bool(self.all)
 
-    def to_storage(self, location: str) -> str:
+    def map_to_storage(self, location: str) -> str:
         """Where the files of a location lie: of one of the lake, or of a place that they were moved from."""
         for root in self.all:
             for place in root.places:
-                if (rest := _part_below(location, place)) is not None:
+                if (rest := _find_part_below(location, place)) is not None:
                     return root.new + rest
         return location
 
-    def to_lake(self, location: str) -> str:
+    def map_to_lake(self, location: str) -> str:
         """The location by which the lake knows a place of storage. Whatever is no location stays as it is."""
         if not self.all:
             return location
         try:
-            normal = normalise(location)
+            normal = normalise_location(location)
         except LocationRefused:
             return location
         for root in self.all:
             for place in root.places:
-                if (rest := _part_below(normal, place)) is not None:
+                if (rest := _find_part_below(normal, place)) is not None:
                     return root.old + rest + ("/" if location.endswith("/") else "")
         return location
 
-    def roots_of(self, location: str) -> tuple[str, ...]:
+    def list_known_roots(self, location: str) -> tuple[str, ...]:
         """A place of storage, and all locations that its files had before they were moved there; the one by
         which the lake knows it is the second, or the only one."""
         for root in self.all:
-            if (rest := _part_below(location, root.new)) is not None:
+            if (rest := _find_part_below(location, root.new)) is not None:
                 return tuple(other + rest for other in root.places)
         return (location,)
 
@@ -128,7 +128,7 @@ def _check_apart(moved: Sequence[MovedRoot], roots: Sequence[str]) -> None:
             )
     for moved_root in moved:
         for root in roots:
-            if _roots_overlap(root, moved_root):
+            if _do_roots_overlap(root, moved_root):
                 raise InvalidRequest(
                     f"{moved_root.old} cannot be mapped to {moved_root.new}: the lake has the root {root}, "
                     "and tables may already be at these locations\n  Choose a location for the files that "
@@ -143,7 +143,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
     places = list(moved)
     for root in added:
         for moved_root in places:
-            if _roots_overlap(root, moved_root):
+            if _do_roots_overlap(root, moved_root):
                 raise InvalidRequest(
                     f"{root} cannot become a root of the lake: files of another root were moved to "
                     f"{moved_root.new}, so that a location would be ambiguous\n  Add a root that is neither "
@@ -152,7 +152,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
                 )
 
 
-def _roots_overlap(root: str, moved: MovedRoot) -> bool:
+def _do_roots_overlap(root: str, moved: MovedRoot) -> bool:
     return moved.new != moved.old and not is_under(root, moved.old) and _is_nested(moved.new, root)
 
 
@@ -162,13 +162,13 @@ def _is_nested(location: str, other: str) -> bool:
 
 def _normalise_root(location: str) -> str:
     """A place as roots are written here: without a slash at its end, also if it is a whole bucket."""
-    root = normalise(location).rstrip("/")
+    root = normalise_location(location).rstrip("/")
     if not root:
-        raise InvalidRequest(f"{without_secrets(location)!r} is the whole disk, which cannot be mapped")
+        raise InvalidRequest(f"{hide_secrets(location)!r} is the whole disk, which cannot be mapped")
     return root
 
 
-def _part_below(location: str, root: str) -> str | None:
+def _find_part_below(location: str, root: str) -> str | None:
     """What follows a root in a location below it, with the slash; ``None`` if the location lies elsewhere."""
     if location == root:
         return ""

@@ -26,10 +26,10 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.conditional_writes import keeps_conditions
+from penstock.storage.conditional_writes import check_conditions_are_kept
 from penstock.storage.forbidden_hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 from penstock.storage.moved_roots import NOT_MOVED, MovedRoots
 from penstock.storage.remote import SCHEMES, RemoteBucket
 
@@ -73,14 +73,14 @@ class Places:
         """The buckets, by their URLs."""
         self._lock = Lock()
 
-    def at(self, location: str) -> Place:
+    def open_place(self, location: str) -> Place:
         """The place at a location.
 
         ``InvalidRequest`` if nothing can be opened there, ``LocationRefused`` if no table can be.
         """
         if (place := self._places.get(location)) is not None:
             return place
-        where = self.moved.to_storage(normalise(location))
+        where = self.moved.map_to_storage(normalise_location(location))
         with self._lock:
             place = self._places.get(where)
             if place is None:
@@ -90,7 +90,7 @@ class Places:
                 place = self._places[where] = self._open_place(where)
             return place
 
-    def forget(self, place: Place) -> None:
+    def release_place(self, place: Place) -> None:
         """Keep a place open without holding it."""
         with self._lock:
             self._places = {where: other for where, other in self._places.items() if other is not place}
@@ -130,7 +130,7 @@ class Places:
         if "://" not in where:
             # It has nothing open, and uses the threads of all: there is nothing to close.
             shared = SharedBucket(self.open_disk(Path(where)), is_disk=True)
-            return Place(where, shared, self._loop, formers=self.moved.roots_of(where)[1:])
+            return Place(where, shared, self._loop, formers=self.moved.list_known_roots(where)[1:])
         check_host(where)
         parts = urlsplit(where)
         if parts.scheme not in SCHEMES:
@@ -143,21 +143,21 @@ class Places:
         if root not in self._shared:
             self._shared[root] = SharedBucket(self.open_bucket(parts.scheme, parts.netloc))
         folder = unquote(parts.path.strip("/"))
-        return Place(where, self._shared[root], self._loop, folder, self.moved.roots_of(where)[1:])
+        return Place(where, self._shared[root], self._loop, folder, self.moved.list_known_roots(where)[1:])
 
 
 def open_place(location: str) -> Place:
     """A place that is closed by itself, when nothing refers to it any more: no reader, no stream of rows.
 
-    Raises as ``Places.at``.
+    Raises as ``Places.open_place``.
     """
     places = Places()
     try:
-        place = places.at(location)
+        place = places.open_place(location)
     except BaseException:
         places.close()
         raise
-    places.forget(place)
+    places.release_place(place)
     finalize(place, places.close_apart).atexit = False
     return place
 
@@ -204,7 +204,7 @@ class Place:
         shared = self._shared
         with shared.lock:
             if shared.keeps_conditions is None:
-                shared.keeps_conditions = self._loop.run(self._probe())
+                shared.keeps_conditions = self._loop.run_coroutine(self._probe_conditions())
             return shared.keeps_conditions
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
@@ -215,21 +215,21 @@ class Place:
             return
         waiting = iter(names)
         while some := tuple(islice(waiting, READ_AHEAD)):
-            yield from self._loop.run(self._read(some))
+            yield from self._loop.run_coroutine(self._read_files(some))
 
     def read_range(self, name: str, start: int, length: int) -> bytes | None:
         """Some bytes of a file, fewer where it ends; ``None`` if it does not exist."""
-        return self._loop.run(self._bucket.get_range(self._folder + name, start, length))
+        return self._loop.run_coroutine(self._bucket.get_range(self._folder + name, start, length))
 
     def size(self, name: str) -> int | None:
         """A file's size in bytes, without reading it; ``None`` if there is none."""
         if self._disk is not None:
             return self._disk.size_now(self._folder + name)
-        return self._loop.run(self._bucket.size(self._folder + name))
+        return self._loop.run_coroutine(self._bucket.size(self._folder + name))
 
     def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
         """The sizes of several files."""
-        return self._loop.run(_run_all([self._bucket.size(self._folder + name) for name in names]))
+        return self._loop.run_coroutine(_run_all([self._bucket.size(self._folder + name) for name in names]))
 
     def missing(self, names: Sequence[str]) -> Sequence[str]:
         """Those of some files that do not exist: looked up one by one, or in a list of all if many."""
@@ -253,7 +253,7 @@ class Place:
         if self._disk is not None:
             entry = self._disk.look_now(self._folder + name)
         else:
-            entry = self._loop.run(self._bucket.head(self._folder + name))
+            entry = self._loop.run_coroutine(self._bucket.head(self._folder + name))
         return None if entry is None else entry._replace(key=name)
 
     def list(self, folder: str, after: str = "", before: str = "") -> Sequence[BucketEntry]:
@@ -264,7 +264,7 @@ class Place:
             end = self._folder + before if before else ""
             cut = len(self._folder)
             return [entry._replace(key=entry.key[cut:]) for entry in self._disk.list_now(below, start, end)]
-        return self._loop.run(self._list(folder.rstrip("/"), after, before))
+        return self._loop.run_coroutine(self._list_files(folder.rstrip("/"), after, before))
 
     def entries(self, folder: str = "") -> Iterator[BucketEntry]:
         """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
@@ -274,7 +274,7 @@ class Place:
                 yield entry._replace(key=entry.key[cut:])
             return
         listing = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
-        while page := self._loop.run(_take_some(listing, LISTED_AT_ONCE)):
+        while page := self._loop.run_coroutine(_take_some(listing, LISTED_AT_ONCE)):
             for entry in page:
                 yield entry._replace(key=entry.key[cut:])
 
@@ -285,7 +285,9 @@ class Place:
             yield from self._disk.folders_now()
             return
         cut, after = len(self._folder), self._folder
-        while page := self._loop.run(_take_some(self._bucket.list(self._folder.rstrip("/"), after), 1)):
+        while page := self._loop.run_coroutine(
+            _take_some(self._bucket.list(self._folder.rstrip("/"), after), 1)
+        ):
             name, slash, _ = page[0].key[cut:].partition("/")
             if slash:
                 yield name
@@ -295,13 +297,13 @@ class Place:
         """Remove empty folders of a disk, and its own records; in a bucket there are none. Only where nobody
         writes any more: who has just made a folder would miss it."""
         if isinstance(self._bucket, LocalBucket) and not self._folder:
-            self._loop.run(self._bucket.prune())
+            self._loop.run_coroutine(self._bucket.prune())
 
     def remove_empty_folders(self) -> None:
         """Remove folders of a disk that are empty, such as those of partitions whose files are gone: their
         names have values. Who is about to write there makes the folder again."""
         if isinstance(self._bucket, LocalBucket) and not self._folder:
-            self._loop.run(self._bucket.remove_empty_folders())
+            self._loop.run_coroutine(self._bucket.remove_empty_folders())
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file durably if there is none of that name; say whether this very call did.
@@ -320,7 +322,7 @@ class Place:
         written: look what is there.
         """
         keys = [(self._folder + name, data) for name, data in items]
-        return self._create(items, lambda: self._put_all(keys))
+        return self._create_files(items, lambda: self._put_all(keys))
 
     def create_each(self, items: Sequence[tuple[str, bytes]]) -> Sequence[bool]:
         """Write files durably where there are none, in any order; say of each whether this call did.
@@ -328,7 +330,7 @@ class Place:
         ``OutcomeUnknown`` if that cannot be said of one of them.
         """
         keys = [(self._folder + name, data) for name, data in items]
-        results = self._create(items, lambda: _run_all([self._put_all([item]) for item in keys]))
+        results = self._create_files(items, lambda: _run_all([self._put_all([item]) for item in keys]))
         return [count == 1 for count in results]
 
     def link(self, name: str, other: str) -> bool:
@@ -346,42 +348,42 @@ class Place:
         """Raise why nothing can be written here, without writing: by a write on a condition that no file of
         that name meets, which storage refuses for that alone to whoever has the right to write."""
         with suppress(WriteRefused, UnansweredWrite):
-            self._loop.run(self._bucket.put(self._folder + name, b"", EntityTag(etag="none")))
+            self._loop.run_coroutine(self._bucket.put(self._folder + name, b"", EntityTag(etag="none")))
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""
-        self._write(name, self._bucket.put(self._folder + name, data))
+        self._write_file(name, self._bucket.put(self._folder + name, data))
 
     def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
         """Write a file durably from pieces that come one after the other, under a name that nobody else uses.
 
         ``OutcomeUnknown`` if it may have been.
         """
-        self._write(name, self._bucket.put_pieces(self._folder + name, pieces))
+        self._write_file(name, self._bucket.put_pieces(self._folder + name, pieces))
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete files; those that do not exist are no mistake. ``OutcomeUnknown`` if some may be gone."""
         if names:
-            self._write(names[0], self._bucket.delete([self._folder + name for name in names]))
+            self._write_file(names[0], self._bucket.delete([self._folder + name for name in names]))
 
     def tidy(self, before_us: int) -> int:
         """Remove what interrupted writes left on a disk before a time; say how many pieces."""
-        return self._loop.run(self._bucket.tidy(before_us))
+        return self._loop.run_coroutine(self._bucket.tidy(before_us))
 
-    def _create(
+    def _create_files(
         self, items: Sequence[tuple[str, bytes]], work: Callable[[], Coroutine[Any, Any, Answer]]
     ) -> Answer:
         """Write files where there are none; once more if it turns out that storage knows no conditions."""
         name = items[0][0] if items else ""
         were_taken = self._shared.takes_conditions
         try:
-            return self._write(name, work())
+            return self._write_file(name, work())
         except (OutcomeUnknown, Unavailable):
             with suppress(PenstockError):
                 self.keeps_conditions  # noqa: B018 - what is not known of the bucket is found out
             if not were_taken or self._shared.takes_conditions:
                 raise
-        return self._write(name, work())
+        return self._write_file(name, work())
 
     async def _put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """As the bucket does it; where that takes no conditions, by looking first."""
@@ -393,9 +395,9 @@ class Place:
             await self._bucket.put(key, data)
         return len(items)
 
-    def _write(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _write_file(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
         with self._outcome_unknown_raised(name):
-            return self._loop.run(work)
+            return self._loop.run_coroutine(work)
 
     @contextmanager
     def _outcome_unknown_raised(self, name: str) -> Iterator[None]:
@@ -408,11 +410,11 @@ class Place:
                 name=name,
             ) from None
 
-    async def _read(self, names: Sequence[str]) -> Sequence[bytes | None]:
+    async def _read_files(self, names: Sequence[str]) -> Sequence[bytes | None]:
         contents = await _run_all(self._bucket.get(self._folder + name) for name in names)
         return [None if content is None else content.data for content in contents]
 
-    async def _list(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
+    async def _list_files(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
         cut, entries = len(self._folder), []
         start = self._folder + after if after else ""
         async for entry in self._bucket.list((self._folder + folder).rstrip("/"), start):
@@ -422,11 +424,11 @@ class Place:
             entries.append(entry._replace(key=name))
         return entries
 
-    async def _probe(self) -> bool:
+    async def _probe_conditions(self) -> bool:
         # Storage that is careless only under races passes. Publishers do no harm there: all of them write the
         # same bytes.
         try:
-            return await keeps_conditions(self._bucket, self._folder + PROBES)
+            return await check_conditions_are_kept(self._bucket, self._folder + PROBES)
         except Unavailable:
             if not await self._refuses_conditions():
                 raise

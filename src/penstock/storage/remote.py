@@ -100,11 +100,13 @@ class RemoteBucket(Bucket):
             "retry_timeout": timedelta(seconds=READ_RETRIES_MAX_S),
         }
         self._writes, self._reads = (
-            self._open(bucket, unquote(prefix), client_options=client, retry_config=retry, **given_options)
+            self._open_client(
+                bucket, unquote(prefix), client_options=client, retry_config=retry, **given_options
+            )
             for retry in (never, bounded)
         )
 
-    def _open(self, bucket: str, prefix: str, **options: Any) -> Any:
+    def _open_client(self, bucket: str, prefix: str, **options: Any) -> Any:
         stores = self._obstore.store
         make = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[self._scheme]
         try:
@@ -124,17 +126,17 @@ class RemoteBucket(Bucket):
                 self._check_bucket(problem, "read")
                 return None
             except self._errors.BaseError as problem:
-                raise self._explain(problem, "read") from None
-            return TaggedContent(data.to_bytes(), _tag(answer.meta))
+                raise self._explain_failure(problem, "read") from None
+            return TaggedContent(data.to_bytes(), _make_tag(answer.meta))
 
     async def head(self, key: str) -> BucketEntry | None:
         async with self._slots:
             try:
-                return _bucket_entry(await self._obstore.head_async(self._reads, key))
+                return _make_bucket_entry(await self._obstore.head_async(self._reads, key))
             except FileNotFoundError:
                 return None
             except self._errors.BaseError as problem:
-                raise self._explain(problem, "read") from None
+                raise self._explain_failure(problem, "read") from None
 
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
         if not length:  # nobody can be asked for no bytes
@@ -148,14 +150,14 @@ class RemoteBucket(Bucket):
             except self._errors.BaseError as problem:
                 if _is_beyond(problem):
                     return b""
-                raise self._explain(problem, "read") from None
+                raise self._explain_failure(problem, "read") from None
             return bytes(buffer)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         async with self._slots:
             try:
                 result = await self._obstore.put_async(
-                    self._writes, key, data, mode=_put_mode(condition), use_multipart=False
+                    self._writes, key, data, mode=_make_put_mode(condition), use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
                 raise WriteRefused from None
@@ -164,7 +166,7 @@ class RemoteBucket(Bucket):
                 raise WriteRefused from None  # what was to be replaced is gone
             except self._errors.BaseError as problem:
                 raise self._write_error(problem, "write") from None
-        return _tag(result)
+        return _make_tag(result)
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
         async with self._slots:
@@ -190,9 +192,9 @@ class RemoteBucket(Bucket):
             pages = [keys[start : start + DELETE_PAGE] for start in range(0, len(keys), DELETE_PAGE)]
         else:
             pages = [[key] for key in keys]  # of several, they stop at the first that is not there
-        await asyncio.gather(*map(self._delete, pages))
+        await asyncio.gather(*map(self._delete_keys, pages))
 
-    async def _delete(self, keys: Sequence[str]) -> None:
+    async def _delete_keys(self, keys: Sequence[str]) -> None:
         async with self._slots:
             try:
                 await self._obstore.delete_async(self._writes, keys)
@@ -210,25 +212,25 @@ class RemoteBucket(Bucket):
                 self._check_bucket(problem, "list")
                 return
             except self._errors.BaseError as problem:
-                raise self._explain(problem, "list") from None
+                raise self._explain_failure(problem, "list") from None
             if page is None:
                 return
             for meta in page:
-                yield _bucket_entry(meta)
+                yield _make_bucket_entry(meta)
 
     def _check_bucket(self, problem: Exception, right: str) -> None:
         if any(name in str(problem) for name in _NO_BUCKET):
-            raise self._explain(problem, right) from None
+            raise self._explain_failure(problem, right) from None
 
     def _write_error(self, problem: Exception, right: str) -> Exception:
         """A write that failed: surely without effect, or nobody knows."""
         text = str(problem)
         status = _STATUS.search(text)
         is_refusal = status is not None and status[1].startswith("4") and status[1] not in ("408", "429")
-        is_full = _says_full(status, _CODE.search(text))
+        is_full = _is_storage_full_answer(status, _CODE.search(text))
         if is_refusal or is_full or _NOT_SENT.search(text) or self._is_denied(problem):
-            return self._explain(problem, right)
-        return UnansweredWrite(self._explain(problem, right).message)
+            return self._explain_failure(problem, right)
+        return UnansweredWrite(self._explain_failure(problem, right).message)
 
     def _is_denied(self, problem: Exception) -> bool:
         if isinstance(problem, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError):
@@ -238,7 +240,7 @@ class RemoteBucket(Bucket):
         is_about_keys = code is not None and (_EXPIRED.search(code[1]) or _UNKNOWN_KEYS.search(code[1]))
         return bool(is_about_keys) or (status is not None and status[1] in _REFUSED)
 
-    def _explain(self, problem: Exception, right: str) -> PenstockError:
+    def _explain_failure(self, problem: Exception, right: str) -> PenstockError:
         """An error of ours: the library's own message holds the whole request, and may hold a signature."""
         text = str(problem)
         status, code = _STATUS.search(text), _CODE.search(text)
@@ -254,7 +256,7 @@ class RemoteBucket(Bucket):
                     "cannot be used", reason, "there is no such bucket; create it", right
                 )
             return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
-        if _says_full(status, code):
+        if _is_storage_full_answer(status, code):
             return storage_full_error(self.url, f"it answered {reason}", url=self.url, **self._part_detail)
         if status is not None:
             return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part_detail)
@@ -304,7 +306,7 @@ def _load_library() -> Any:
     return obstore
 
 
-def _says_full(status: re.Match[str] | None, code: re.Match[str] | None) -> bool:
+def _is_storage_full_answer(status: re.Match[str] | None, code: re.Match[str] | None) -> bool:
     """Whether a server said that it has no room, or a quota is used up, as HTTP, MinIO or Ceph say it."""
     return (status is not None and status[1] == "507") or (code is not None and code[1] in _FULL)
 
@@ -315,7 +317,7 @@ def _is_beyond(problem: Exception) -> bool:
     return status is not None and status[1] == "416"
 
 
-def _put_mode(condition: Condition) -> PutMode:
+def _make_put_mode(condition: Condition) -> PutMode:
     if condition is None:
         return "overwrite"
     if condition == "absent":
@@ -324,12 +326,12 @@ def _put_mode(condition: Condition) -> PutMode:
     return {name: value for name, value in zip(("e_tag", "version"), condition, strict=True) if value}  # type: ignore[return-value]
 
 
-def _tag(meta: Any) -> EntityTag:
+def _make_tag(meta: Any) -> EntityTag:
     return EntityTag(meta["e_tag"], meta["version"])
 
 
-def _bucket_entry(meta: ObjectMeta) -> BucketEntry:
+def _make_bucket_entry(meta: ObjectMeta) -> BucketEntry:
     # Listings are finer than single answers on some servers; whole seconds are what all agree on.
     return BucketEntry(
-        meta["path"], meta["size"], int(meta["last_modified"].timestamp()) * SECOND_US, _tag(meta)
+        meta["path"], meta["size"], int(meta["last_modified"].timestamp()) * SECOND_US, _make_tag(meta)
     )

@@ -29,7 +29,7 @@ class RequestLoop:
         self._thread = Thread(target=self._loop.run_forever, name="penstock-requests", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def run_coroutine(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """The answer to some work, or the error it ended with."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -44,12 +44,12 @@ class RequestLoop:
     def close(self) -> None:
         if self._loop.is_closed():
             return
-        asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._stop_loop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _leave(self) -> None:
+    async def _stop_loop(self) -> None:
         pending = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in pending:
             task.cancel()

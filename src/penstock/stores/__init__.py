@@ -43,7 +43,7 @@ def is_local(target: str) -> bool:
     return not separator or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
 
 
-def place_of(store: Store) -> str:
+def get_place(store: Store) -> str:
     """Where a store is, as people say it and without secrets."""
     return store.url.removeprefix("sqlite://").removesuffix(f"/{DATABASE_FILE}")
 
@@ -75,11 +75,11 @@ def _check_no_url(path: str) -> None:
     """``InvalidRequest`` for a URL that lacks a slash: it would be a path, and make a lake nobody finds."""
     scheme, colon, place = path.partition(":")
     if colon and scheme.lower() in (*ADAPTERS, "sqlite", "http", "https"):
-        url = f"{scheme.lower()}://{_after_slashes(scheme, place)}"
+        url = f"{scheme.lower()}://{_get_part_after_slashes(scheme, place)}"
         raise InvalidRequest(f"{path!r} cannot be the location of a lake; write it as {url}")
 
 
-def _after_slashes(scheme: str, place: str) -> str:
+def _get_part_after_slashes(scheme: str, place: str) -> str:
     """What comes after ``://`` in a URL that was written with fewer slashes: a path, or a host."""
     is_path = scheme.lower() in ("sqlite", "rocksdb", "file")
     return place if is_path else place.lstrip("/")

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.metrics import table
 from penstock.metrics.meter import SILENT, Meter
-from penstock.model.encoding import ObjectId, object_id
+from penstock.model.encoding import ObjectId, hash_object
 from penstock.stores.port import Store, StoredObject
 from penstock.stores.wrapped import WrappedStore
 
@@ -70,7 +70,9 @@ class CachingStore(WrappedStore):
         return data_by_id
 
     def _cache_objects(self, fetched: Mapping[ObjectId, bytes], deletions: int) -> None:
-        lasting = {fetched_id: data for fetched_id, data in fetched.items() if object_id(data) == fetched_id}
+        lasting = {
+            fetched_id: data for fetched_id, data in fetched.items() if hash_object(data) == fetched_id
+        }
         with self._lock:
             if self._deletions != deletions:
                 return  # one of them may have been deleted since it was read
@@ -84,7 +86,7 @@ class CachingStore(WrappedStore):
             kept_bytes = self._kept_bytes
         self._meter.gauge(table.CACHE_BYTES, kept_bytes)
 
-    def _forget(self, ids: Collection[ObjectId] | None = None) -> None:
+    def _forget_objects(self, ids: Collection[ObjectId] | None = None) -> None:
         """Drop some objects, or all; nor is kept what is being fetched at this moment."""
         with self._lock:
             self._deletions += 1
@@ -99,14 +101,14 @@ class CachingStore(WrappedStore):
         try:
             return self.inner.delete(objects)
         finally:
-            self._forget([stored_object.id for stored_object in objects])
+            self._forget_objects([stored_object.id for stored_object in objects])
 
     def erase(self) -> None:
         try:
             self.inner.erase()
         finally:
-            self._forget()
+            self._forget_objects()
 
     def close(self) -> None:
         self.inner.close()
-        self._forget()
+        self._forget_objects()

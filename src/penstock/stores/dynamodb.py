@@ -34,17 +34,17 @@ from penstock.stores.dynamodb_items import (
     DynamoAction,
     Item,
     create_object,
+    decode_object,
+    decode_object_id,
+    decode_row,
     delete_object,
-    found_object,
-    found_row,
-    key,
-    object_id,
-    object_key,
+    encode_key,
+    encode_object_key,
+    get_writer,
+    group_into_transactions,
     put_if_absent,
     store_object,
     swap_row,
-    transactions,
-    written_by,
 )
 from penstock.stores.dynamodb_wire import DynamoTable
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
@@ -63,17 +63,17 @@ class DynamoStore(Store):
         self.url = self._table.url
         self._clock = clock
         try:
-            self._prepare(create)
+            self._create_or_check_table(create)
         except BaseException:
             self.close()
             raise
 
     # -- the table -------------------------------------------------------------------------------------------
 
-    def _prepare(self, create: bool) -> None:
+    def _create_or_check_table(self, create: bool) -> None:
         """Make the table and its mark, once, whoever comes first; refuse what is not ours or too new."""
         if create:
-            self._table.create()
+            self._table.create_table()
         version = self._read_version()
         if version is None and create:
             self._write_mark()
@@ -93,45 +93,47 @@ class DynamoStore(Store):
         items = self._table.scan(Limit=1)["Items"]
         if items and self._read_version() is None:
             raise InvalidRequest(f"{self.url} is a table with other data than a lake")
-        self._table.transact([put_if_absent(key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})])
+        self._table.write_transaction(
+            [put_if_absent(encode_key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})]
+        )
 
     # -- objects ---------------------------------------------------------------------------------------------
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         self._table.check_open()
-        items = self._table.get([object_key(object_id) for object_id in ids], "object_data")
-        return {object_id(pk): item["object_data"]["B"] for pk, item in items.items()}
+        items = self._table.get_items([encode_object_key(object_id) for object_id in ids], "object_data")
+        return {decode_object_id(pk): item["object_data"]["B"] for pk, item in items.items()}
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._table.check_open()
         check_sizes(objects, None, ITEM_MAX_BYTES, "DynamoDB")
         now_us = self._clock()
-        self._write([store_object(object_id, data, now_us) for object_id, data in objects.items()])
+        self._write_actions([store_object(object_id, data, now_us) for object_id, data in objects.items()])
 
-    def _write(self, actions: Sequence[DynamoAction]) -> None:
+    def _write_actions(self, actions: Sequence[DynamoAction]) -> None:
         """Carry out actions without conditions, in as many transactions as they need."""
         try:
-            self._table.each(self._table.transact, transactions(actions))
+            self._table.map_at_once(self._table.write_transaction, group_into_transactions(actions))
         except OutcomeUnknown as unknown:
             raise Unavailable(str(unknown)) from unknown  # objects bear to be stored again
 
     def _create_all(self, actions: list[DynamoAction], write_id: str) -> bool:
         """Store fresh objects, all or none of them; whether they are stored."""
         try:
-            refused = self._table.transact(actions)
+            refused = self._table.write_transaction(actions)
         except OutcomeUnknown as unknown:
             raise Unavailable(str(unknown)) from unknown  # of objects: no row was swapped
-        return refused is None or all(written_by(item) == write_id for item in refused.found.values())
+        return refused is None or all(get_writer(item) == write_id for item in refused.found.values())
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         objects: list[StoredObject] = []
         token = after
         while not objects:  # a page can consist of rows alone
-            start = {"ExclusiveStartKey": key(*token.decode().split("\n"))} if token else {}
+            start = {"ExclusiveStartKey": encode_key(*token.decode().split("\n"))} if token else {}
             page = self._table.scan(
                 ProjectionExpression="pk, referenced_us, object_bytes", Limit=limit, **start
             )
-            objects = [found_object(item) for item in page["Items"] if item["pk"]["S"].startswith(OBJECT)]
+            objects = [decode_object(item) for item in page["Items"] if item["pk"]["S"].startswith(OBJECT)]
             last = page.get("LastEvaluatedKey")
             if not last:
                 return objects, b""
@@ -141,13 +143,17 @@ class DynamoStore(Store):
     def delete(self, objects: Sequence[StoredObject]) -> int:
         self._table.check_open()
         try:
-            return sum(self._table.each(self._delete, transactions(map(delete_object, objects))))
+            return sum(
+                self._table.map_at_once(
+                    self._delete_items, group_into_transactions(map(delete_object, objects))
+                )
+            )
         except OutcomeUnknown as unknown:
             raise Unavailable(str(unknown)) from unknown
 
-    def _delete(self, actions: list[DynamoAction]) -> int:
+    def _delete_items(self, actions: list[DynamoAction]) -> int:
         while actions:
-            refused = self._table.transact(actions)
+            refused = self._table.write_transaction(actions)
             if refused is None:
                 break
             actions = [action for number, action in enumerate(actions) if number not in refused.found]
@@ -157,7 +163,7 @@ class DynamoStore(Store):
         start: Item = {}
         while True:
             page = self._table.scan(ProjectionExpression="pk, sk", **start)
-            self._table.remove([item for item in page["Items"] if item["pk"]["S"] != LAKE])
+            self._table.remove_items([item for item in page["Items"] if item["pk"]["S"] != LAKE])
             if "LastEvaluatedKey" not in page:
                 return
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -165,15 +171,15 @@ class DynamoStore(Store):
     # -- rows ------------------------------------------------------------------------------------------------
 
     def reference(self, name: str) -> Row | None:
-        return found_row(name, self._table.get_one(ROW + name))
+        return decode_row(name, self._table.get_one(ROW + name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         found_rows: list[Row] = []
         goes_on = True
         while goes_on and len(found_rows) < limit:  # rows that left this kind meanwhile make room for others
             names, goes_on = self._list_names(kind, prefix, after, limit - len(found_rows))
-            items = self._table.get([ROW + name for name in names], "row_kind, row_data")
-            rows = [found_row(name, items.get(ROW + name)) for name in names]
+            items = self._table.get_items([ROW + name for name in names], "row_kind, row_data")
+            rows = [decode_row(name, items.get(ROW + name)) for name in names]
             found_rows += [row for row in rows if row is not None and row.kind == kind]
             after = names[-1] if names else after
         return found_rows
@@ -202,8 +208,8 @@ class DynamoStore(Store):
 
     def _find_others_objects(self, ids: Collection[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
-        items = self._table.get([object_key(object_id) for object_id in ids], "write_id")
-        return frozenset(object_id(pk) for pk, item in items.items() if written_by(item) != write_id)
+        items = self._table.get_items([encode_object_key(object_id) for object_id in ids], "write_id")
+        return frozenset(decode_object_id(pk) for pk, item in items.items() if get_writer(item) != write_id)
 
     def close(self) -> None:
         self._table.close()
@@ -224,11 +230,11 @@ class _DynamoTurn(Turn):
         old = [
             store_object(object_id, objects[object_id], now_us) for object_id in objects.keys() - set(fresh)
         ]
-        parts = transactions([*swap, *new, *old])
+        parts = group_into_transactions([*swap, *new, *old])
         comes_after = len(parts) > 1
         if comes_after:
-            store._write(old)
-            parts = transactions([*swap, *new])
+            store._write_actions(old)
+            parts = group_into_transactions([*swap, *new])
         last, *before = parts
         # Fresh objects that do not fit go in the order of their ids: of two advances that want the same
         # ones, the second meets the first at the lowest, and has not taken any of the others yet.
@@ -237,21 +243,21 @@ class _DynamoTurn(Turn):
                 return AdvanceResult(False, store._find_others_objects(fresh, write_id))
         if comes_after:  # in one transaction with the swap, nothing is written before it
             self.written()
-        return self._finish(last, fresh, write_id)
+        return self._swap_and_read_outcome(last, fresh, write_id)
 
-    def _finish(
+    def _swap_and_read_outcome(
         self, actions: list[DynamoAction], fresh: Collection[ObjectId], write_id: str
     ) -> AdvanceResult:
         """The transaction with the swap in it, and what came of it."""
         store = self._store
         try:
-            refused = store._table.transact(actions, write_id)
+            refused = store._table.write_transaction(actions, write_id)
         except OutcomeUnknown:
             with suppress(PenstockError):
-                if written_by(store._table.get_one(ROW + self._name)) == write_id:
+                if get_writer(store._table.get_one(ROW + self._name)) == write_id:
                     return AdvanceResult(True)
             raise
-        if refused is None or any(written_by(item) == write_id for item in refused.found.values()):
+        if refused is None or any(get_writer(item) == write_id for item in refused.found.values()):
             return AdvanceResult(True)
         if not refused.in_doubt:
             return AdvanceResult(False, store._find_others_objects(fresh, write_id))

@@ -47,15 +47,15 @@ class DynamoAction(NamedTuple):
     size: int = ITEM_OVERHEAD_BYTES
 
 
-def key(partition: str, sort: str = ALONE) -> Item:
+def encode_key(partition: str, sort: str = ALONE) -> Item:
     return {"pk": {"S": partition}, "sk": {"S": sort}}
 
 
-def object_key(object_id: ObjectId) -> str:
+def encode_object_key(object_id: ObjectId) -> str:
     return OBJECT + object_id.hex()
 
 
-def object_id(pk: str) -> ObjectId:
+def decode_object_id(pk: str) -> ObjectId:
     return bytes.fromhex(pk.removeprefix(OBJECT))
 
 
@@ -66,7 +66,7 @@ def put_if_absent(item: Item, size: int = ITEM_OVERHEAD_BYTES) -> DynamoAction:
 def store_object(object_id: ObjectId, data: bytes, now_us: int) -> DynamoAction:
     """Store an object if it is absent; one that is there gets a new time."""
     update = {
-        "Key": key(object_key(object_id)),
+        "Key": encode_key(encode_object_key(object_id)),
         "UpdateExpression": "SET referenced_us = :now, object_data = if_not_exists(object_data, :data), "
         "object_bytes = if_not_exists(object_bytes, :bytes)",
         "ExpressionAttributeValues": {
@@ -81,8 +81,10 @@ def store_object(object_id: ObjectId, data: bytes, now_us: int) -> DynamoAction:
 def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id: str) -> DynamoAction:
     """Store an object on the condition that it is absent; without bytes, only the condition."""
     if data is None:
-        return DynamoAction({"ConditionCheck": {"Key": key(object_key(object_id)), **_IF_ABSENT}})
-    item = key(object_key(object_id)) | {
+        return DynamoAction(
+            {"ConditionCheck": {"Key": encode_key(encode_object_key(object_id)), **_IF_ABSENT}}
+        )
+    item = encode_key(encode_object_key(object_id)) | {
         "referenced_us": {"N": str(now_us)},
         "object_data": {"B": data},
         "object_bytes": {"N": str(len(data))},
@@ -94,7 +96,7 @@ def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id
 def delete_object(stored_object: StoredObject) -> DynamoAction:
     """Delete an object on the condition that it was not stored again."""
     delete = {
-        "Key": key(object_key(stored_object.id)),
+        "Key": encode_key(encode_object_key(stored_object.id)),
         "ConditionExpression": "referenced_us = :seen",
         "ExpressionAttributeValues": {":seen": {"N": str(stored_object.referenced_us)}},
     }
@@ -111,7 +113,7 @@ def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) ->
             "ExpressionAttributeValues": {":kind": {"S": before.kind}, ":data": {"B": before.data}},
         }
     size = ITEM_OVERHEAD_BYTES + sum(len(row.data) for row in (before, after) if row is not None)
-    row_key = key(ROW + name)
+    row_key = encode_key(ROW + name)
     if after is not None:
         item = {"row_kind": {"S": after.kind}, "row_data": {"B": after.data}, "write_id": {"S": write_id}}
         actions = [DynamoAction({"Put": {"Item": row_key | item, **condition}}, size)]
@@ -119,13 +121,13 @@ def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) ->
         kind = "ConditionCheck" if before is None else "Delete"
         actions = [DynamoAction({kind: {"Key": row_key, **condition}}, size)]
     if before is not None and (after is None or after.kind != before.kind):
-        actions.append(DynamoAction({"Delete": {"Key": key(KIND + before.kind, name)}}))
+        actions.append(DynamoAction({"Delete": {"Key": encode_key(KIND + before.kind, name)}}))
     if after is not None and (before is None or after.kind != before.kind):
-        actions.append(DynamoAction({"Put": {"Item": key(KIND + after.kind, name)}}))
+        actions.append(DynamoAction({"Put": {"Item": encode_key(KIND + after.kind, name)}}))
     return actions
 
 
-def transactions(actions: Iterable[DynamoAction]) -> list[list[DynamoAction]]:
+def group_into_transactions(actions: Iterable[DynamoAction]) -> list[list[DynamoAction]]:
     """The actions, in their order, in as few transactions as can hold them."""
     parts: list[list[DynamoAction]] = []
     room = 0
@@ -138,16 +140,16 @@ def transactions(actions: Iterable[DynamoAction]) -> list[list[DynamoAction]]:
     return parts
 
 
-def found_object(item: Item) -> StoredObject:
+def decode_object(item: Item) -> StoredObject:
     return StoredObject(
-        object_id(item["pk"]["S"]), int(item["referenced_us"]["N"]), int(item["object_bytes"]["N"])
+        decode_object_id(item["pk"]["S"]), int(item["referenced_us"]["N"]), int(item["object_bytes"]["N"])
     )
 
 
-def found_row(name: str, item: Mapping[str, Any] | None) -> Row | None:
+def decode_row(name: str, item: Mapping[str, Any] | None) -> Row | None:
     return Row(name, item["row_kind"]["S"], item["row_data"]["B"]) if item else None
 
 
-def written_by(item: Mapping[str, Any]) -> str | None:
+def get_writer(item: Mapping[str, Any]) -> str | None:
     written: str | None = item.get("write_id", {}).get("S")
     return written

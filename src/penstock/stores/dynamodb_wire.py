@@ -32,8 +32,8 @@ from botocore.parsers import ResponseParserError
 from botocore.session import get_session
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, OutcomeUnknown, Unavailable
-from penstock.stores.dynamodb_items import KEY_SCHEMA, DynamoAction, Item, key
-from penstock.stores.urls import options, split_url, without_secrets
+from penstock.stores.dynamodb_items import KEY_SCHEMA, DynamoAction, Item, encode_key
+from penstock.stores.urls import hide_secrets, parse_options, split_url
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -87,8 +87,8 @@ class DynamoTable:
     """A table, and the ways to ask it for something. Many threads may use it at once."""
 
     def __init__(self, url: str) -> None:
-        self.url, self._name = without_secrets(url), _parse_table_name(url)
-        self._client = _connect(url)
+        self.url, self._name = hide_secrets(url), _parse_table_name(url)
+        self._client = _make_client(url)
         self._process = os.getpid()
         self._closed = False
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="penstock-dynamodb")
@@ -99,19 +99,19 @@ class DynamoTable:
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
-    def _call(self, operation: Callable[..., T], **request: Any) -> T:
+    def _call_with_retries(self, operation: Callable[..., T], **request: Any) -> T:
         """Make a request that bears repetition, again while the table is busy or does not answer."""
-        tries = _Tries(self.url)
+        tries = _DynamoTries(self.url)
         while True:
             self.check_open()
             try:
                 return operation(TableName=self._name, **request)
             except _PROBLEMS as problem:
-                tries.again(problem)
+                tries.wait_or_raise(problem)
 
     def _repeat_batch(self, operation: Callable[..., Any], requests: Any, rest: str) -> Iterator[Item]:
         """Make a request about many items, again for what was left undone, until nothing is."""
-        tries = _Tries(self.url)
+        tries = _DynamoTries(self.url)
         requests = {self._name: requests}
         while True:
             self.check_open()
@@ -122,16 +122,18 @@ class DynamoTable:
                 if not requests:
                     return
             except _PROBLEMS as problem:
-                tries.again(problem)
+                tries.wait_or_raise(problem)
             else:
                 tries.wait("it left requests unprocessed")
 
-    def transact(self, actions: Sequence[DynamoAction], token: str | None = None) -> ConditionRefused | None:
+    def write_transaction(
+        self, actions: Sequence[DynamoAction], token: str | None = None
+    ) -> ConditionRefused | None:
         """Carry out a transaction; ``Refused`` if one of its conditions does not hold.
 
         Raises ``OutcomeUnknown`` if it may have been carried out, ``Unavailable`` if it surely was not.
         """
-        tries = _Tries(self.url)
+        tries = _DynamoTries(self.url)
         items = [
             {kind: {"TableName": self._name, **part} for kind, part in action.item.items()}
             for action in actions
@@ -142,14 +144,14 @@ class DynamoTable:
             try:
                 self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)  # type: ignore[arg-type]
             except _PROBLEMS as problem:
-                refused = _failed_conditions(problem)
+                refused = _find_failed_conditions(problem)
                 if refused:
                     return ConditionRefused(refused, tries.in_doubt)
-                tries.again(problem, changes=True)
+                tries.wait_or_raise(problem, changes=True)
             else:
                 return None
 
-    def each(self, function: Callable[[P], T], parts: Sequence[P]) -> list[T]:
+    def map_at_once(self, function: Callable[[P], T], parts: Sequence[P]) -> list[T]:
         """Do something to all parts at once, and wait for all of them, also if one fails."""
         if len(parts) == 1:
             return [function(parts[0])]
@@ -162,44 +164,46 @@ class DynamoTable:
             raise
 
     def get_one(self, partition: str) -> Item:
-        answer = self._call(self._client.get_item, Key=key(partition), ConsistentRead=True)
+        answer = self._call_with_retries(
+            self._client.get_item, Key=encode_key(partition), ConsistentRead=True
+        )
         return dict(answer.get("Item", {}))
 
-    def get(self, keys: Collection[str], attributes: str) -> dict[str, Item]:
+    def get_items(self, keys: Collection[str], attributes: str) -> dict[str, Item]:
         """The items with these keys, each alone in its partition; those that do not exist are left out."""
 
         def get(part: Sequence[str]) -> list[Item]:
             request = {
-                "Keys": [key(partition) for partition in part],
+                "Keys": [encode_key(partition) for partition in part],
                 "ProjectionExpression": f"pk, {attributes}",
                 "ConsistentRead": True,
             }
             return list(self._repeat_batch(self._client.batch_get_item, request, "UnprocessedKeys"))
 
-        pages = self.each(get, _split_items(list(dict.fromkeys(keys)), GET_MAX_KEYS))
+        pages = self.map_at_once(get, _split_items(list(dict.fromkeys(keys)), GET_MAX_KEYS))
         return {item["pk"]["S"]: item for page in pages for item in page}
 
     def scan(self, **request: Any) -> Item:
-        return dict(self._call(self._client.scan, ConsistentRead=True, **request))
+        return dict(self._call_with_retries(self._client.scan, ConsistentRead=True, **request))
 
     def query(self, **request: Any) -> Item:
-        return dict(self._call(self._client.query, ConsistentRead=True, **request))
+        return dict(self._call_with_retries(self._client.query, ConsistentRead=True, **request))
 
-    def remove(self, keys: Sequence[Item]) -> None:
+    def remove_items(self, keys: Sequence[Item]) -> None:
         """Remove items, whatever they are."""
 
         def remove(part: Sequence[Item]) -> None:
             requests = [{"DeleteRequest": {"Key": item_key}} for item_key in part]
             list(self._repeat_batch(self._client.batch_write_item, requests, "UnprocessedItems"))
 
-        self.each(remove, _split_items(keys, REMOVE_MAX_KEYS))
+        self.map_at_once(remove, _split_items(keys, REMOVE_MAX_KEYS))
 
-    def create(self) -> None:
+    def create_table(self) -> None:
         """Make the table if there is none, and wait until it can be used; refuse one with other keys."""
         deadline, wait_s = time.monotonic() + CREATION_MAX_S, BACKOFF_MIN_S
-        while (table := self._describe()) is None or table["TableStatus"] in ("CREATING", "DELETING"):
+        while (table := self._describe_table()) is None or table["TableStatus"] in ("CREATING", "DELETING"):
             if table is None:
-                self._call(self._create_table)
+                self._call_with_retries(self._create_table)
             if time.monotonic() > deadline:
                 raise Unavailable(f"{self.url} was not ready after {CREATION_MAX_S:g} s; try again")
             time.sleep(wait_s)
@@ -209,9 +213,9 @@ class DynamoTable:
         if keys != KEY_SCHEMA or {types[name] for name in keys} != {"S"}:
             raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake")
 
-    def _describe(self) -> Item | None:
+    def _describe_table(self) -> Item | None:
         try:
-            return dict(self._call(self._client.describe_table)["Table"])
+            return dict(self._call_with_retries(self._client.describe_table)["Table"])
         except LakeNotFound:
             return None
 
@@ -229,7 +233,7 @@ class DynamoTable:
         self._client.close()
 
 
-class _Tries:
+class _DynamoTries:
     """The tries that one request has, and whether one of them may have been carried out unseen."""
 
     def __init__(self, url: str) -> None:
@@ -238,7 +242,7 @@ class _Tries:
         self._longest_s = BACKOFF_MIN_S
         self.in_doubt = False
 
-    def again(self, problem: Exception, changes: bool = False) -> None:
+    def wait_or_raise(self, problem: Exception, changes: bool = False) -> None:
         """Wait and return if the request is worth another try; else raise what its problem means."""
         match problem:
             case ClientError():
@@ -246,15 +250,15 @@ class _Tries:
                 reason = f"{code}: {problem.response['Error'].get('Message', '')}"
                 if code in _UNDECIDED or problem.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
                     self.in_doubt = True
-                elif code not in _BUSY or not _cancellation_reasons(problem) <= _PASSING:
-                    self._refuse(code, reason, changes)
+                elif code not in _BUSY or not _list_cancellation_reasons(problem) <= _PASSING:
+                    self._raise_refusal(code, reason, changes)
             case HTTPClientError() | SSLError() | ResponseParserError():
                 reason = str(problem)
                 self.in_doubt = True
             case NotConnected():
                 reason = str(problem)
             case _:
-                self._refuse(type(problem).__name__, str(problem), changes)
+                self._raise_refusal(type(problem).__name__, str(problem), changes)
         self.wait(reason, changes)
 
     def wait(self, why: str, changes: bool = False) -> None:
@@ -270,7 +274,7 @@ class _Tries:
         if changes and self.in_doubt:
             raise OutcomeUnknown(f"{self._url} did not confirm whether a transaction was applied: {why}")
 
-    def _refuse(self, code: str, why: str, changes: bool) -> NoReturn:
+    def _raise_refusal(self, code: str, why: str, changes: bool) -> NoReturn:
         """What is no use trying again. Messages about signatures are not passed on: they can hold tokens."""
         self._give_up(code, changes)
         if code == "ResourceNotFoundException":
@@ -295,12 +299,12 @@ def _parse_table_name(url: str) -> str:
             "a role, as usual with AWS"
         )
     if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/") or parts.fragment:
-        raise InvalidRequest(f"{without_secrets(url)} is not of the form dynamodb://table?region=…")
+        raise InvalidRequest(f"{hide_secrets(url)} is not of the form dynamodb://table?region=…")
     return parts.netloc
 
 
-def _connect(url: str) -> DynamoDBClient:
-    chosen = options(url, "region", "endpoint")
+def _make_client(url: str) -> DynamoDBClient:
+    chosen = parse_options(url, "region", "endpoint")
     if "@" in chosen.get("endpoint", ""):
         raise InvalidRequest("the endpoint of a dynamodb:// address must not contain credentials")
     config = Config(
@@ -320,9 +324,9 @@ def _connect(url: str) -> DynamoDBClient:
             config=config,
         )
     except NoRegionError:
-        raise InvalidRequest(f"{without_secrets(url)} names no region; add ?region=…") from None
+        raise InvalidRequest(f"{hide_secrets(url)} names no region; add ?region=…") from None
     except (BotoCoreError, ValueError) as problem:
-        raise InvalidRequest(f"{without_secrets(url)} cannot be used: {problem}") from None
+        raise InvalidRequest(f"{hide_secrets(url)} cannot be used: {problem}") from None
     client.meta.events.register("before-parse.dynamodb", _check_whole)
     return client
 
@@ -340,7 +344,7 @@ def _split_items(items: Sequence[T], most: int) -> list[Sequence[T]]:
     return [items[start : start + most] for start in range(0, len(items), most)]
 
 
-def _failed_conditions(problem: Exception) -> dict[int, Item]:
+def _find_failed_conditions(problem: Exception) -> dict[int, Item]:
     """The actions of a cancelled transaction whose condition did not hold, with what they found."""
     reasons: Any = problem.response.get("CancellationReasons", ()) if isinstance(problem, ClientError) else ()
     return {
@@ -350,6 +354,6 @@ def _failed_conditions(problem: Exception) -> dict[int, Item]:
     }
 
 
-def _cancellation_reasons(problem: ClientError) -> set[str]:
+def _list_cancellation_reasons(problem: ClientError) -> set[str]:
     """Why a transaction was cancelled."""
     return {reason["Code"] for reason in problem.response.get("CancellationReasons", ())}

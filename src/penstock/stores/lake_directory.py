@@ -40,9 +40,9 @@ _PRIVATE: Final = {
 }
 
 
-def exposed_files(url: str) -> list[Path]:
+def find_exposed_files(url: str) -> list[Path]:
     """What of a store on this machine everybody there can read. A group that was let in is not everybody."""
-    scheme, path = directory_of(url)
+    scheme, path = find_directory(url)
     if scheme not in _PRIVATE or not all(parent.stat().st_mode & S_IXOTH for parent in path.parents):
         return []
     if path.is_file():
@@ -54,7 +54,7 @@ def exposed_files(url: str) -> list[Path]:
     return [path for path in own if path.exists() and path.stat().st_mode & (S_IROTH | S_IXOTH)]
 
 
-def directory_of(target: str) -> tuple[str, Path]:
+def find_directory(target: str) -> tuple[str, Path]:
     """The kind of a store at a local place, and its directory."""
     scheme, has_scheme, place = target.partition("://")
     if not has_scheme:
@@ -65,7 +65,7 @@ def directory_of(target: str) -> tuple[str, Path]:
 
 def require_room(target: str) -> None:
     """``InvalidRequest`` if a lake that is to be made at a local place would lie among other files."""
-    scheme, path = directory_of(target)
+    scheme, path = find_directory(target)
     existing = next(above for above in (path, *path.parents) if above.exists())
     if not existing.is_dir():
         raise InvalidRequest(f"{path} cannot become a lake: {existing} is a file", path=str(path))
@@ -77,7 +77,7 @@ def require_room(target: str) -> None:
                     "Choose a directory outside of it.",
                     path=str(path),
                 )
-    if others := sorted(_other_files(path, _OWN[scheme])):
+    if others := sorted(_list_other_files(path, _OWN[scheme])):
         shown = ", ".join(others[:SHOWN_MAX]) + (", …" if len(others) > SHOWN_MAX else "")
         raise InvalidRequest(
             f"there is no lake at {path}, and it cannot become one: there are other files in it ({shown}). "
@@ -87,7 +87,7 @@ def require_room(target: str) -> None:
         )
 
 
-def _other_files(path: Path, own: tuple[str, ...]) -> Iterator[str]:
+def _list_other_files(path: Path, own: tuple[str, ...]) -> Iterator[str]:
     if not path.is_dir():
         return
     for entry in path.iterdir():

@@ -104,7 +104,7 @@ class MongoStore(Store):
         self._clock = clock
         self._process = os.getpid()
         self._closed = False
-        self._client = _connect(url, self.url)
+        self._client = _make_client(url, self.url)
         database = self._client.get_default_database().with_options(
             read_preference=ReadPreference.PRIMARY,
             write_concern=WriteConcern(w="majority", j=True, wtimeout=int(MAJORITY_TIMEOUT_S * 1000)),
@@ -117,14 +117,14 @@ class MongoStore(Store):
         self._rows: MongoCollection[_Document] = database[ROWS]
         self._newest_rows = self._rows.with_options(read_concern=ReadConcern("linearizable"))
         try:
-            self._prepare(create)
+            self._create_or_check_collections(create)
         except BaseException:
             self.close()
             raise
 
     # -- the database ----------------------------------------------------------------------------------------
 
-    def _prepare(self, create: bool) -> None:
+    def _create_or_check_collections(self, create: bool) -> None:
         """Make the collections, once, whoever comes first; refuse what is not ours or too new."""
         version = self._read_version()
         if version is None and create:
@@ -146,15 +146,17 @@ class MongoStore(Store):
 
     def _write_mark(self) -> None:
         """Mark empty collections as a lake's; others may just have been marked by another process."""
-        document = self._retry(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
+        document = self._retry_request(
+            lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"])
+        )
         if document and self._read_version() is None:
             raise InvalidRequest(
                 f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake; "
                 "choose another database"
             )
-        self._retry(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
+        self._retry_request(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
         mark = {"$setOnInsert": {"version": SCHEMA_VERSION}}
-        self._retry(lambda: self._rows.update_one({"_id": MARK}, mark, upsert=True))
+        self._retry_request(lambda: self._rows.update_one({"_id": MARK}, mark, upsert=True))
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class MongoStore(Store):
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
-    def _retry(self, request: Callable[[], T]) -> T:
+    def _retry_request(self, request: Callable[[], T]) -> T:
         """Make a request that bears repetition, again while the server does not answer or is replaced."""
         deadline, longest_s = time.monotonic() + TRIES_MAX_S, BACKOFF_MIN_S
         while True:
@@ -173,11 +175,11 @@ class MongoStore(Store):
                 return request()
             except PyMongoError as problem:
                 if not _is_passing(problem) or time.monotonic() + longest_s > deadline:
-                    raise self._explain(problem) from None
+                    raise self._explain_driver_error(problem) from None
             time.sleep(random.uniform(0, longest_s))
             longest_s = min(longest_s * 2, BACKOFF_MAX_S)
 
-    def _explain(self, problem: PyMongoError) -> PenstockError:
+    def _explain_driver_error(self, problem: PyMongoError) -> PenstockError:
         """What one of the driver's errors means to a request that bears repetition."""
         if isinstance(problem, InvalidOperation):
             return InvalidRequest(f"{self.url} was closed; open the lake again")
@@ -201,7 +203,7 @@ class MongoStore(Store):
                 self._newest_rows = self._rows
                 return self._rows.find_one({"_id": name})
 
-        return self._retry(find)
+        return self._retry_request(find)
 
     def _make_sure_of_the_primary(self) -> None:
         """What is read after this is not older than this."""
@@ -213,16 +215,18 @@ class MongoStore(Store):
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         self._check_open()
         wanted_ids = list(dict.fromkeys(ids))
-        data_by_id = self._find(wanted_ids)
+        data_by_id = self._find_objects(wanted_ids)
         if len(data_by_id) < len(wanted_ids):
             # That something is not there is also what a server says that is no longer the primary.
             self._make_sure_of_the_primary()
-            data_by_id |= self._find([object_id for object_id in wanted_ids if object_id not in data_by_id])
+            data_by_id |= self._find_objects(
+                [object_id for object_id in wanted_ids if object_id not in data_by_id]
+            )
         if not all(type(data) is bytes for data in data_by_id.values()):
             raise Damaged(f"{self.url} is damaged: the document of an object has no bytes")
         return data_by_id
 
-    def _find(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+    def _find_objects(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         def find(ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
             return {
                 document["_id"]: document["data"]
@@ -231,25 +235,27 @@ class MongoStore(Store):
 
         data_by_id: dict[ObjectId, bytes] = {}
         for start in range(0, len(wanted_ids), MESSAGE_MAX_OPERATIONS):
-            data_by_id |= self._retry(partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS]))
+            data_by_id |= self._retry_request(
+                partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS])
+            )
         return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
         check_sizes(objects, None, DOCUMENT_MAX_BYTES, "MongoDB")
-        self._write([(object_id, data, None) for object_id, data in objects.items()])
+        self._write_objects([(object_id, data, None) for object_id, data in objects.items()])
 
-    def _write(self, objects: Iterable[_Wish]) -> bool:
+    def _write_objects(self, objects: Iterable[_Wish]) -> bool:
         """Store objects in their order, up to the first that must be absent and is not; whether all were."""
         now_us = self._clock()
         for part in _split_into_messages(objects):
-            operations = [_upsert(*wish, now_us) for wish in part]
+            operations = [_make_upsert(*wish, now_us) for wish in part]
             must_be_absent = [write_id is not None for _, _, write_id in part]
-            if not self._retry(partial(self._send, operations, must_be_absent)):
+            if not self._retry_request(partial(self._send_operations, operations, must_be_absent)):
                 return False
         return True
 
-    def _send(self, operations: list[UpdateOne], must_be_absent: list[bool]) -> bool:
+    def _send_operations(self, operations: list[UpdateOne], must_be_absent: list[bool]) -> bool:
         try:
             self._objects.bulk_write(operations, ordered=True)
         except BulkWriteError as problem:
@@ -261,7 +267,9 @@ class MongoStore(Store):
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         query = {"_id": {"$gt": after}} if after else {}
         fields = ["referenced_us", "size"]
-        documents = self._retry(lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit)))
+        documents = self._retry_request(
+            lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit))
+        )
         objects = [
             StoredObject(document["_id"], document["referenced_us"], document["size"])
             for document in documents
@@ -277,12 +285,14 @@ class MongoStore(Store):
                 DeleteOne({"_id": stored_object.id, "referenced_us": stored_object.referenced_us})
                 for stored_object in part
             ]
-            removed += self._retry(partial(self._objects.bulk_write, operations, ordered=False)).deleted_count
+            removed += self._retry_request(
+                partial(self._objects.bulk_write, operations, ordered=False)
+            ).deleted_count
         return removed
 
     def erase(self) -> None:
-        self._retry(lambda: self._rows.delete_many({"_id": {"$ne": MARK}}))
-        self._retry(self._objects.drop)
+        self._retry_request(lambda: self._rows.delete_many({"_id": {"$ne": MARK}}))
+        self._retry_request(self._objects.drop)
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -294,7 +304,7 @@ class MongoStore(Store):
         self._make_sure_of_the_primary()
         beyond = {"$gt": after} if after >= prefix else {"$gte": prefix}
         query = {"kind": kind, "_id": {**beyond, "$lt": prefix + _LAST}}
-        documents = self._retry(lambda: list(self._rows.find(query).sort("_id", 1).limit(limit)))
+        documents = self._retry_request(lambda: list(self._rows.find(query).sort("_id", 1).limit(limit)))
         return [row for row in map(_decode_row, documents) if row is not None]
 
     @contextmanager
@@ -312,7 +322,9 @@ class MongoStore(Store):
 
         self._make_sure_of_the_primary()
         parts = range(0, len(ids), MESSAGE_MAX_OPERATIONS)
-        found_ids = [self._retry(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts]
+        found_ids = [
+            self._retry_request(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts
+        ]
         return frozenset(object_id for part in found_ids for object_id in part)
 
     def close(self) -> None:
@@ -335,15 +347,15 @@ class _MongoTurn(Turn):
         new, old = sorted(set(fresh)), objects.keys() - set(fresh)
         wishes: list[_Wish] = [(object_id, objects[object_id], write_id) for object_id in new]
         wishes += [(object_id, objects[object_id], None) for object_id in old]
-        if not store._write(wishes):
+        if not store._write_objects(wishes):
             return AdvanceResult(False, store._find_others_objects(new, write_id))
         self.written()
         try:
             return AdvanceResult(self._swap_row(row, write_id))
         except ServerSelectionTimeoutError as nobody:  # nothing was sent
-            raise store._explain(nobody) from None
+            raise store._explain_driver_error(nobody) from None
         except PyMongoError as problem:
-            return self._find_out(problem, write_id)
+            return self._find_swap_outcome(problem, write_id)
 
     def _swap_row(self, row: Row | None, write_id: str) -> bool:
         """Replace the row if it is as it was seen; whether it was."""
@@ -362,14 +374,14 @@ class _MongoTurn(Turn):
         after = {"kind": row.kind, "data": row.data, "write_id": write_id}
         return rows.replace_one(seen, after).matched_count == 1
 
-    def _find_out(self, problem: PyMongoError, write_id: str) -> AdvanceResult:
+    def _find_swap_outcome(self, problem: PyMongoError, write_id: str) -> AdvanceResult:
         """Whether a swap without an answer was done: surely so if the row carries its write id.
 
         If it does not, the swap may have been done and replaced since, or may be on its way still.
         """
         store = self._store
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
-            raise store._explain(problem) from None
+            raise store._explain_driver_error(problem) from None
         with suppress(PenstockError):
             document = store._read_newest_document(self._name)
             if document is not None and document.get("write_id") == write_id:
@@ -379,7 +391,7 @@ class _MongoTurn(Turn):
         ) from None
 
 
-def _connect(url: str, shown: str) -> MongoClient[_Document]:
+def _make_client(url: str, shown: str) -> MongoClient[_Document]:
     """The driver's client, which connects when it is first used."""
     query = split_url(url).query
     given_names = {name.lower() for name, _ in parse_qsl(query)}
@@ -426,7 +438,7 @@ def _split_into_messages(objects: Iterable[_Wish]) -> Iterator[list[_Wish]]:
         yield part
 
 
-def _upsert(object_id: ObjectId, data: bytes, write_id: str | None, now_us: int) -> UpdateOne:
+def _make_upsert(object_id: ObjectId, data: bytes, write_id: str | None, now_us: int) -> UpdateOne:
     """Store an object if it is absent; one that is there gets a new time.
 
     With a write id, one that is there without it cannot be inserted a second time, and fails.

@@ -43,7 +43,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.model.clock import Clock, elapsed_s, now_us
-from penstock.model.decoders import json_decoder, msgpack_decoder
+from penstock.model.decoders import get_json_decoder, get_msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.storage.announcements import Announcements, AnnouncementView
 from penstock.storage.buckets import (
@@ -55,13 +55,13 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.conditional_writes import keeps_conditions, race
+from penstock.storage.conditional_writes import check_conditions_are_kept, race_writers
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
 from penstock.storage.request_loop import RequestLoop
 from penstock.stores.lake_directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
-from penstock.stores.urls import options, split_url, without_secrets
+from penstock.stores.urls import hide_secrets, parse_options, split_url
 
 LAYOUT_VERSION: Final = 1
 ANNOUNCE_WAIT_S: Final = 60.0
@@ -90,7 +90,7 @@ _HEADER_BYTES: Final = 33
 Answer = TypeVar("Answer")
 
 
-class _Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _StoreDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     penstock: int
     announce_wait_s: float
 
@@ -105,7 +105,7 @@ class _RowBody(msgspec.Struct, frozen=True, array_like=True):
     """The key of the mark under which it is listed."""
 
 
-class _State(NamedTuple):
+class _RowState(NamedTuple):
     """What is known about a row: its content, and what a swap has to compare."""
 
     row: Row | None
@@ -113,7 +113,7 @@ class _State(NamedTuple):
     mark: str | None
 
 
-_ABSENT: Final = _State(None, None, None)
+_ABSENT: Final = _RowState(None, None, None)
 
 
 class ObjectStore(Store):
@@ -131,11 +131,11 @@ class ObjectStore(Store):
         self._bucket = bucket if bucket is not None else open_bucket(url)
         self.url = self._bucket.url
         self._process, self._closed = os.getpid(), False
-        self._remembered: OrderedDict[str, _State] = OrderedDict()
+        self._remembered: OrderedDict[str, _RowState] = OrderedDict()
         self._remembering = Lock()
         self._loop = RequestLoop()
         try:
-            wait_s = self._loop.run(self._prepare(create, announce_wait_s))
+            wait_s = self._loop.run_coroutine(self._create_or_check_lake(create, announce_wait_s))
         except BaseException:
             self.close()
             raise
@@ -148,7 +148,7 @@ class ObjectStore(Store):
 
     # Opening
 
-    async def _prepare(self, create: bool, announce_wait_s: float) -> float:
+    async def _create_or_check_lake(self, create: bool, announce_wait_s: float) -> float:
         """See that there is a lake, made by whoever comes first, on storage that keeps its conditions."""
         content = await self._bucket.get(_DESCRIPTION)
         if content is None:
@@ -157,16 +157,16 @@ class ObjectStore(Store):
                     f"there is no lake at {self.url}; make one with: penstock init '{self.url}'", url=self.url
                 )
             await self._check_empty()
-            if not await keeps_conditions(self._bucket):
+            if not await check_conditions_are_kept(self._bucket):
                 raise self._unsafe_error()
-            description = _Description(penstock=LAYOUT_VERSION, announce_wait_s=announce_wait_s)
-            content = await self._describe(msgspec.json.encode(description))
+            description = _StoreDescription(penstock=LAYOUT_VERSION, announce_wait_s=announce_wait_s)
+            content = await self._write_description(msgspec.json.encode(description))
         elif await self._is_written_over(content):
             raise self._unsafe_error()
         return self._read_description(content).announce_wait_s
 
-    async def _describe(self, data: bytes) -> TaggedContent:
-        for pause_s in _backoff_pauses():
+    async def _write_description(self, data: bytes) -> TaggedContent:
+        for pause_s in _make_backoff_pauses():
             with suppress(WriteRefused, UnansweredWrite):
                 await self._bucket.put(_DESCRIPTION, data, "absent")
             content = await self._bucket.get(_DESCRIPTION)
@@ -175,11 +175,11 @@ class ObjectStore(Store):
             await asyncio.sleep(pause_s)
         raise Unavailable(f"{self.url} does not answer", url=self.url)
 
-    def _read_description(self, content: TaggedContent) -> _Description:
+    def _read_description(self, content: TaggedContent) -> _StoreDescription:
         try:
-            version = json_decoder(dict[str, Any]).decode(content.data)["penstock"]
+            version = get_json_decoder(dict[str, Any]).decode(content.data)["penstock"]
             if version <= LAYOUT_VERSION:
-                return json_decoder(_Description).decode(content.data)
+                return get_json_decoder(_StoreDescription).decode(content.data)
         except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
             raise InvalidRequest(f"{self.url} is not empty, but contains no lake", url=self.url) from None
         raise UnsupportedFormat(
@@ -209,7 +209,7 @@ class ObjectStore(Store):
 
     def check(self) -> list[str]:
         """Race the storage; it is the only thing that a bucket can be found wrong about."""
-        return self._run(race(self._bucket))
+        return self._run_coroutine(race_writers(self._bucket))
 
     def _unsafe_error(self) -> InvalidRequest:
         return InvalidRequest(
@@ -225,7 +225,7 @@ class ObjectStore(Store):
         self._loop.close()
         self._bucket.close()
 
-    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _run_coroutine(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         try:
             if self._closed:
                 raise InvalidRequest(f"{self.url} was closed; open the lake again")
@@ -236,15 +236,17 @@ class ObjectStore(Store):
         except BaseException:
             work.close()
             raise
-        return self._loop.run(work)
+        return self._loop.run_coroutine(work)
 
     # Objects
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        return self._run(self._fetch(list(dict.fromkeys(ids))))
+        return self._run_coroutine(self._fetch_objects(list(dict.fromkeys(ids))))
 
-    async def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, bytes]:
-        contents = await asyncio.gather(*(self._bucket.get(_object_key(object_id)) for object_id in ids))
+    async def _fetch_objects(self, ids: list[ObjectId]) -> dict[ObjectId, bytes]:
+        contents = await asyncio.gather(
+            *(self._bucket.get(_encode_object_key(object_id)) for object_id in ids)
+        )
         return {
             object_id: self._split_object(object_id, content)[1]
             for object_id, content in zip(ids, contents, strict=True)
@@ -254,24 +256,26 @@ class ObjectStore(Store):
     def _split_object(self, object_id: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
         """An object's header and its bytes."""
         if len(content.data) < _HEADER_BYTES or content.data[0] != LAYOUT_VERSION:
-            raise Damaged(f"{_object_key(object_id)} in {self.url} cannot be read", object=object_id.hex())
+            raise Damaged(
+                f"{_encode_object_key(object_id)} in {self.url} cannot be read", object=object_id.hex()
+            )
         return content.data[:_HEADER_BYTES], content.data[_HEADER_BYTES:]
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        self._run(self._store(objects))
+        self._run_coroutine(self._store_objects(objects))
 
-    async def _store(self, objects: Mapping[ObjectId, bytes]) -> None:
+    async def _store_objects(self, objects: Mapping[ObjectId, bytes]) -> None:
         if objects:
             writing = _ObjectWriting(self, objects, frozenset())
-            await writing.store()
+            await writing.store_objects_and_mark()
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
-        return self._run(self._scan(after, limit))
+        return self._run_coroutine(self._scan_objects(after, limit))
 
-    async def _scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
+    async def _scan_objects(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         objects: list[StoredObject] = []
-        async for entry in self._bucket.list(_OBJECTS, _object_key(ObjectId(after)) if after else ""):
-            object_id = _object_id(entry.key)
+        async for entry in self._bucket.list(_OBJECTS, _encode_object_key(ObjectId(after)) if after else ""):
+            object_id = _decode_object_id(entry.key)
             if object_id is not None:
                 objects.append(StoredObject(object_id, entry.modified_us, entry.size - _HEADER_BYTES))
             if len(objects) == limit:
@@ -279,13 +283,16 @@ class ObjectStore(Store):
         return objects, b""
 
     def delete(self, objects: Sequence[StoredObject]) -> int:
-        return self._run(
-            self._delete(
-                {_object_key(stored_object.id): stored_object.referenced_us for stored_object in objects}
+        return self._run_coroutine(
+            self._delete_objects(
+                {
+                    _encode_object_key(stored_object.id): stored_object.referenced_us
+                    for stored_object in objects
+                }
             )
         )
 
-    async def _delete(self, times_us: dict[str, int]) -> int:
+    async def _delete_objects(self, times_us: dict[str, int]) -> int:
         seen = await self._read_heads(times_us)
         tags = {key: entry.tag for key, entry in seen.items() if entry.modified_us == times_us[key]}
         if not tags:
@@ -294,7 +301,7 @@ class ObjectStore(Store):
         async def unchanged(keys: Sequence[str]) -> list[str]:
             return [key for key, entry in (await self._read_heads(keys)).items() if entry.tag == tags[key]]
 
-        return await self._announcements.remove(list(tags), unchanged)
+        return await self._announcements.remove_keys(list(tags), unchanged)
 
     async def _read_heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
         entries = await asyncio.gather(*map(self._bucket.head, keys))
@@ -307,24 +314,26 @@ class ObjectStore(Store):
         if remembered is not None:
             yield _ObjectTurn(self, name, remembered, None)
         else:
-            state = self._run(self._begin(name))
+            state = self._run_coroutine(self._begin_turn(name))
             yield _ObjectTurn(self, name, state.row, state)
 
-    async def _begin(self, name: str) -> _State:
+    async def _begin_turn(self, name: str) -> _RowState:
         """Read the row, and at the same time the announcements that its swap will need."""
-        state, _ = await asyncio.gather(self._read_state(name), self._announcements.fresh(self._view_age_s))
-        self._remember(name, state)
+        state, _ = await asyncio.gather(
+            self._read_state(name), self._announcements.read_view_if_older(self._view_age_s)
+        )
+        self._remember_state(name, state)
         return state
 
     @property
     def _view_age_s(self) -> float:
         return self._announcements.wait_s / 2
 
-    def _recall(self, name: str) -> _State | None:
+    def _recall_state(self, name: str) -> _RowState | None:
         with self._remembering:
             return self._remembered.get(name)
 
-    def _remember(self, name: str, state: _State | None) -> None:
+    def _remember_state(self, name: str, state: _RowState | None) -> None:
         with self._remembering:
             self._remembered.pop(name, None)
             if state is not None:
@@ -332,24 +341,24 @@ class ObjectStore(Store):
                 if len(self._remembered) > REMEMBERED_MAX:
                     self._remembered.popitem(last=False)
 
-    async def _read_state(self, name: str) -> _State:
-        content = await self._bucket.get(_row_key(name))
+    async def _read_state(self, name: str) -> _RowState:
+        content = await self._bucket.get(_encode_row_key(name))
         return _ABSENT if content is None else self._decode_row(name, content)[1]
 
-    def _decode_row(self, name: str, content: TaggedContent) -> tuple[bytes, _State]:
+    def _decode_row(self, name: str, content: TaggedContent) -> tuple[bytes, _RowState]:
         """Who wrote a row, and what it is."""
         try:
-            body = msgpack_decoder(_RowBody).decode(content.data)
+            body = get_msgpack_decoder(_RowBody).decode(content.data)
         except msgspec.MsgspecError:
             raise Damaged(f"the row of '{name}' in {self.url} cannot be read", name=name) from None
         row = None if body.kind is None else Row(name, body.kind, body.data)
-        return body.write, _State(row, content.tag, body.mark)
+        return body.write, _RowState(row, content.tag, body.mark)
 
     def reference(self, name: str) -> Row | None:
-        return self._run(self._read_state(name)).row
+        return self._run_coroutine(self._read_state(name)).row
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        return self._run(self._list_rows(kind, prefix, after, limit))
+        return self._run_coroutine(self._list_rows(kind, prefix, after, limit))
 
     async def _list_rows(self, kind: str, prefix: str, after: str, limit: int) -> list[Row]:
         rows: list[Row] = []
@@ -374,7 +383,7 @@ class ObjectStore(Store):
                 if entry.key > path:
                     return
                 continue
-            name = _marked_name(entry.key)
+            name = _decode_marked_name(entry.key)
             if name != previous:
                 previous = name
                 yield name
@@ -382,7 +391,7 @@ class ObjectStore(Store):
     # Clearing up
 
     def tidy(self, before_us: int) -> int:
-        return self._run(self._remove_old_marks(before_us))
+        return self._run_coroutine(self._remove_old_marks(before_us))
 
     async def _remove_old_marks(self, before_us: int) -> int:
         """Remove marks that no row names, and rows that were removed, if they are that old."""
@@ -404,7 +413,7 @@ class ObjectStore(Store):
             return [*same, *again]
 
         # Rows before their marks: a mark without a row is found again, a row without a mark is not.
-        removed += await self._announcements.remove([*expired_marks, *unnamed], still)
+        removed += await self._announcements.remove_keys([*expired_marks, *unnamed], still)
         orphaned, _ = await self._find_needless([mark for mark in marks if mark not in unnamed])
         if orphaned:
             # Of rows that were deleted just now: nobody can name them any more.
@@ -415,10 +424,10 @@ class ObjectStore(Store):
 
     async def _find_needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, EntityTag]]:
         """Of some marks, those that their rows do not name; and the rows that say they were removed."""
-        states = await asyncio.gather(*(self._read_state(_marked_name(mark)) for mark in marks))
+        states = await asyncio.gather(*(self._read_state(_decode_marked_name(mark)) for mark in marks))
         unnamed = [mark for mark, state in zip(marks, states, strict=True) if state.mark != mark]
         expired_marks = {
-            _row_key(_marked_name(mark)): state.tag
+            _encode_row_key(_decode_marked_name(mark)): state.tag
             for mark, state in zip(marks, states, strict=True)
             if state.mark == mark and state.row is None and state.tag is not None
         }
@@ -432,9 +441,9 @@ class ObjectStore(Store):
         )
 
     def erase(self) -> None:
-        self._run(self._erase())
+        self._run_coroutine(self._erase_everything())
 
-    async def _erase(self) -> None:
+    async def _erase_everything(self) -> None:
         for folder in _FOLDERS:
             try:
                 await self._bucket.delete([entry.key async for entry in self._bucket.list(folder)])
@@ -445,7 +454,7 @@ class ObjectStore(Store):
 class _ObjectTurn(Turn):
     """The state of a row that the caller remembers is looked up when it is swapped."""
 
-    def __init__(self, store: ObjectStore, name: str, row: Row | None, state: _State | None) -> None:
+    def __init__(self, store: ObjectStore, name: str, row: Row | None, state: _RowState | None) -> None:
         self._store, self._name, self._state = store, name, state
         self.row, self.is_certain = row, state is not None
 
@@ -453,11 +462,13 @@ class _ObjectTurn(Turn):
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> AdvanceResult:
         store, writing = self._store, _ObjectWriting(self._store, objects, frozenset(fresh))
-        present = store._run(writing.write(self._name, self.row, self._state, row))
+        present = store._run_coroutine(writing.write_objects(self._name, self.row, self._state, row))
         if present:
             return AdvanceResult(False, present)
         self.written()
-        return AdvanceResult(store._run(writing.replace(self._name, self.row, self._state, row)))
+        return AdvanceResult(
+            store._run_coroutine(writing.replace_row(self._name, self.row, self._state, row))
+        )
 
 
 class _ObjectWriting:
@@ -475,7 +486,7 @@ class _ObjectWriting:
         self._new_mark: str | None = None
         self._marked_s = 0.0
 
-    async def store(self, mark: str | None = None) -> None:
+    async def store_objects_and_mark(self, mark: str | None = None) -> None:
         """Write all objects, and a mark, so that no sweep under way can take them."""
         items = list(self._objects.items())
         starts = range(0, max(len(items), 1), PORTION)
@@ -487,10 +498,10 @@ class _ObjectWriting:
     async def _store_portion(self, objects: dict[ObjectId, bytes], mark: str | None) -> None:
         """Write what can be under way at the same time, and again what came too late to count."""
         for number in range(ROUNDS_MAX):
-            view = await self._announcements.fresh(self._store._view_age_s)
-            if number > 0 and not view.keys.isdisjoint(map(_object_key, objects)):
+            view = await self._announcements.read_view_if_older(self._store._view_age_s)
+            if number > 0 and not view.keys.isdisjoint(map(_encode_object_key, objects)):
                 view = await self._announcements.wait_until_free(
-                    [_object_key(object_id) for object_id in objects], HELD_MAX_S
+                    [_encode_object_key(object_id) for object_id in objects], HELD_MAX_S
                 )
             late = await self._write_once(objects, mark, view)
             if not late:
@@ -511,24 +522,26 @@ class _ObjectWriting:
         if mark is not None:
             self._marked_s = elapsed_s()
             work.append(self._put_until_answered(mark, b""))
-        if self._announcements.view(self._wait_s / 4) is None:
+        if self._announcements.latest_view(self._wait_s / 4) is None:
             # For the swap and for who comes next, while this is waiting anyway.
             work.append(self._read_ahead())
         await _run_all(work)
         good_until_s = view.taken_s + self._wait_s
         late = {object_id for object_id, time_s in answered_s.items() if time_s >= good_until_s}
         held = (
-            {object_id for object_id in objects if _object_key(object_id) in view.keys}
+            {object_id for object_id in objects if _encode_object_key(object_id) in view.keys}
             if view.keys
             else set()
         )
-        if held and not await self._announcements.were_early(view, set(map(_object_key, held))):
+        if held and not await self._announcements.were_written_before_view(
+            view, set(map(_encode_object_key, held))
+        ):
             late |= held
         return {object_id: objects[object_id] for object_id in late - self._present}
 
     async def _read_ahead(self) -> None:
         with suppress(Unavailable):
-            await self._announcements.fresh(self._wait_s / 4)
+            await self._announcements.read_view_if_older(self._wait_s / 4)
 
     async def _put_object(
         self, object_id: ObjectId, data: bytes, stamp: bytes, answered_s: dict[ObjectId, float]
@@ -538,8 +551,8 @@ class _ObjectWriting:
 
     async def _make_or_renew(self, object_id: ObjectId, data: bytes, stamp: bytes) -> None:
         """Make an object, or mark it as just stored; note a fresh one that somebody else made."""
-        key, seen = _object_key(object_id), None
-        for pause_s in _backoff_pauses():
+        key, seen = _encode_object_key(object_id), None
+        for pause_s in _make_backoff_pauses():
             try:
                 await self._bucket.put(key, _encode_header(self._id, stamp) + data, "absent")
                 return
@@ -564,7 +577,7 @@ class _ObjectWriting:
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
     async def _put_until_answered(self, key: str, data: bytes) -> None:
-        for pause_s in _backoff_pauses():
+        for pause_s in _make_backoff_pauses():
             try:
                 await self._bucket.put(key, data)
                 return
@@ -572,40 +585,44 @@ class _ObjectWriting:
                 await asyncio.sleep(pause_s)
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
-    async def write(
-        self, name: str, before: Row | None, state: _State | None, row: Row | None
+    async def write_objects(
+        self, name: str, before: Row | None, state: _RowState | None, row: Row | None
     ) -> frozenset[ObjectId]:
         """Write the objects, and the mark of a row that gets another kind; say which were there already."""
         is_there = state is None or state.tag is not None
         is_marked = state is None or state.mark is not None
-        if (row is not None or is_there) and not (is_marked and _kind_of_row(row) == _kind_of_row(before)):
-            self._new_mark = _mark_key(_kind_of_row(row), name)
-        await self.store(self._new_mark)
+        if (row is not None or is_there) and not (
+            is_marked and _find_row_kind(row) == _find_row_kind(before)
+        ):
+            self._new_mark = _encode_mark_key(_find_row_kind(row), name)
+        await self.store_objects_and_mark(self._new_mark)
         if self._present:
-            await self._drop(self._new_mark)
+            await self._delete_mark(self._new_mark)
         return frozenset(self._present)
 
-    async def replace(self, name: str, before: Row | None, state: _State | None, row: Row | None) -> bool:
+    async def replace_row(
+        self, name: str, before: Row | None, state: _RowState | None, row: Row | None
+    ) -> bool:
         """Replace the row if it is still what it was before."""
         store = self._store
         if state is None:
-            state = store._recall(name)
+            state = store._recall_state(name)
             if state is None or state.row != before:
                 state = await store._read_state(name)
         if state.row != before:
-            await self._drop(self._new_mark)
+            await self._delete_mark(self._new_mark)
             return False
         if row is None and state.tag is None:  # what is not there need not be removed
             return (await store._read_state(name)).row is None
         self._mark = self._new_mark or state.mark
-        store._remember(name, None)
+        store._remember_state(name, None)
         tag = await self._swap_row(name, state, row)
         if tag is None:
-            await self._drop(self._new_mark)
+            await self._delete_mark(self._new_mark)
             return False
-        store._remember(name, _State(row, tag, self._mark))
+        store._remember_state(name, _RowState(row, tag, self._mark))
         if self._new_mark is not None:
-            await self._drop(state.mark)
+            await self._delete_mark(state.mark)
         return True
 
     def _encode_row(self, row: Row | None) -> bytes:
@@ -613,20 +630,20 @@ class _ObjectWriting:
         kind, data = (row.kind, row.data) if row is not None else (None, b"")
         return msgspec.msgpack.encode(_RowBody(LAYOUT_VERSION, self._id, kind, data, self._mark))
 
-    async def _drop(self, mark: str | None) -> None:
+    async def _delete_mark(self, mark: str | None) -> None:
         """Delete a mark that no row names nor ever will; if that fails, ``tidy`` finds it."""
         if mark is not None:
             with suppress(UnansweredWrite, PenstockError):
                 await self._bucket.delete([mark])
 
-    async def _swap_row(self, name: str, state: _State, row: Row | None) -> EntityTag | None:
+    async def _swap_row(self, name: str, state: _RowState, row: Row | None) -> EntityTag | None:
         """Replace the row and give its new tag, ``None`` if another was faster."""
-        key = _row_key(name)
+        key = _encode_row_key(name)
         condition: Condition = "absent" if state.tag is None else state.tag
         in_doubt = False
         try:
-            for pause_s in _backoff_pauses():
-                view = await self._announcements.fresh(self._store._view_age_s)
+            for pause_s in _make_backoff_pauses():
+                view = await self._announcements.read_view_if_older(self._store._view_age_s)
                 if key in view.keys:
                     view = await self._announcements.wait_until_free([key], HELD_MAX_S)
                 if self._is_mark_old(view):
@@ -659,14 +676,14 @@ class _ObjectWriting:
         return self._new_mark in view.keys or elapsed_s() > self._marked_s + self._wait_s
 
     async def _mark_anew(self, name: str, row: Row | None) -> None:
-        await self._drop(self._new_mark)
-        self._mark = self._new_mark = _mark_key(row.kind if row is not None else None, name)
+        await self._delete_mark(self._new_mark)
+        self._mark = self._new_mark = _encode_mark_key(row.kind if row is not None else None, name)
         self._marked_s = elapsed_s()
         await self._put_until_answered(self._new_mark, b"")
 
     async def _look_who(self, name: str, in_doubt: bool) -> EntityTag | None:
         """After a refusal: the row may be ours, sent before and never acknowledged."""
-        content = await self._bucket.get(_row_key(name))
+        content = await self._bucket.get(_encode_row_key(name))
         if content is not None and self._store._decode_row(name, content)[0] == self._id:
             return content.tag
         if in_doubt:
@@ -682,9 +699,9 @@ class _ObjectWriting:
 def open_bucket(url: str) -> Bucket:
     """The bucket or directory behind a URL."""
     parts = split_url(url)
-    shown = without_secrets(url)
+    shown = hide_secrets(url)
     if parts.scheme == "file":
-        options(url)
+        parse_options(url)
         if parts.netloc not in ("", "localhost"):
             raise InvalidRequest(f"{shown} names a file on another host")
         return LocalBucket(unquote(parts.path), folders_mode=PRIVATE_DIRECTORY)
@@ -692,7 +709,9 @@ def open_bucket(url: str) -> Bucket:
         raise InvalidRequest(f"{shown} is not a bucket; write s3://bucket/prefix, gs://… or az://…")
     if "@" in parts.netloc:
         raise InvalidRequest(f"{shown}: an address must not contain access keys; set them in the environment")
-    given_options = options(url, "endpoint", "region") if parts.scheme == "s3" else options(url, "endpoint")
+    given_options = (
+        parse_options(url, "endpoint", "region") if parts.scheme == "s3" else parse_options(url, "endpoint")
+    )
     return RemoteBucket(
         shown,
         parts.scheme,
@@ -703,7 +722,7 @@ def open_bucket(url: str) -> Bucket:
     )
 
 
-def _backoff_pauses() -> Iterator[float]:
+def _make_backoff_pauses() -> Iterator[float]:
     """The pauses between tries, longer and longer, until it has taken too long."""
     deadline_s = elapsed_s() + ANSWER_MAX_S
     for number in count():
@@ -732,16 +751,16 @@ def _encode_header(maker: bytes, last: bytes) -> bytes:
     return bytes([LAYOUT_VERSION]) + maker + last
 
 
-def _kind_of_row(row: Row | None) -> str | None:
+def _find_row_kind(row: Row | None) -> str | None:
     return row.kind if row is not None else None
 
 
-def _object_key(object_id: ObjectId) -> str:
+def _encode_object_key(object_id: ObjectId) -> str:
     text = object_id.hex()
     return f"{_OBJECTS}/{text[:2]}/{text[2:]}"
 
 
-def _object_id(key: str) -> ObjectId | None:
+def _decode_object_id(key: str) -> ObjectId | None:
     try:
         object_id = bytes.fromhex("".join(key.split("/")[-2:]))
     except ValueError:
@@ -749,14 +768,14 @@ def _object_id(key: str) -> ObjectId | None:
     return ObjectId(object_id) if len(object_id) == 32 else None
 
 
-def _row_key(name: str) -> str:
+def _encode_row_key(name: str) -> str:
     return f"{_ROWS}/{name.translate(_NAME_CHARACTERS)}"
 
 
-def _mark_key(kind: str | None, name: str) -> str:
+def _encode_mark_key(kind: str | None, name: str) -> str:
     folder = _GONE if kind is None else f"{_KINDS}/{kind}"
     return f"{folder}/{name.translate(_NAME_CHARACTERS)}{_END}{secrets.token_hex(16)}"
 
 
-def _marked_name(key: str) -> str:
+def _decode_marked_name(key: str) -> str:
     return key.rpartition("/")[2].partition(_END)[0].translate(_NAME_BACK)

@@ -84,7 +84,7 @@ class ObservedStore(WrappedStore):
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         outcome = "unknown"
         try:
-            advanced = self._time_call("advance", lambda: advance.on(turn))
+            advanced = self._time_call("advance", lambda: advance.advance_turn(turn))
             outcome = "swapped" if advanced.swapped else "present" if advanced.present else "lost"
         except OutcomeUnknown:
             raise

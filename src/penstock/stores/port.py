@@ -42,7 +42,7 @@ class AdvanceResult(NamedTuple):
 Written: TypeAlias = Callable[[], None]
 
 
-def at_once() -> None:
+def do_not_wait() -> None:
     """Nothing to wait for between the objects and the swap."""
 
 
@@ -53,7 +53,7 @@ class Turn(ABC):
     """The row, ``None`` if there is none."""
     is_certain: bool = True
     """Whether the row was read within this turn. If not, only a swap tells whether it still is so."""
-    written: Written = staticmethod(at_once)
+    written: Written = staticmethod(do_not_wait)
     """Called by a store that writes objects before it swaps: when it has, right before the swap. It may wait,
     and may raise, then nothing is swapped. The row is compared after it: one that the caller remembers may
     have been stored only while it waited."""

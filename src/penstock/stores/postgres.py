@@ -43,9 +43,9 @@ from penstock.stores.postgres_sql import (
     SqlStatement,
     Statements,
     Step,
-    bytes_array,
-    integer,
-    integer_array,
+    decode_integer,
+    encode_bytes_array,
+    encode_integer_array,
 )
 from penstock.stores.postgres_wire import (
     ConnectionLost,
@@ -86,31 +86,31 @@ class PostgresStore(Store):
         self._pool = ConnectionPool(place)
         self._in_turn = local()
         try:
-            self._prepare(create)
+            self._create_or_migrate_schema(create)
         except BaseException:
             self.close()
             raise
 
     # -- the schema --------------------------------------------------------------------------------------
 
-    def _prepare(self, create: bool) -> None:
+    def _create_or_migrate_schema(self, create: bool) -> None:
         """Make or migrate the schema, whoever comes first; refuse what is not ours or too new."""
         deadline = time.monotonic() + CREATE_TIMEOUT_S
         while (version := self._read_version()) < len(MIGRATIONS):
             if not create:
                 raise self._unprepared_error(version)
-            session, _ = self._start(BEGIN())
+            session, _ = self._start_on_connection(BEGIN())
             try:
-                self._migrate(session, version)
+                self._migrate_schema(session, version)
             except (StatementRefused, ConnectionLost) as problem:
                 if problem.state not in _MET_ANOTHER or time.monotonic() > deadline:
-                    raise self._explain(problem) from problem
+                    raise self._explain_refusal(problem) from problem
             finally:
-                self._pool.give_back(session)
+                self._pool.return_session(session)
 
     def _read_version(self) -> int:
         """The schema's version, 0 if there is none; another program's tables are left as they are."""
-        (result,) = self._run(RELATIONS(self._schema))
+        (result,) = self._run_repeatable(RELATIONS(self._schema))
         tables = {table.decode() for (table,) in result.rows}
         if MARK not in tables:
             if tables:
@@ -120,8 +120,8 @@ class PostgresStore(Store):
                     schema=self._schema,
                 )
             return 0
-        (result,) = self._run(self._sql.version())
-        versions = [integer(version) for (version,) in result.rows]
+        (result,) = self._run_repeatable(self._sql.version())
+        versions = [decode_integer(version) for (version,) in result.rows]
         if len(versions) != 1:
             raise self._damaged_error(f"table {MARK} has {len(versions)} rows, not one")
         if versions[0] > len(MIGRATIONS):
@@ -145,15 +145,15 @@ class PostgresStore(Store):
             f"there is no lake at {self.url}: run penstock init '{self.url}' to make one", url=self.url
         )
 
-    def _migrate(self, session: PostgresSession, version: int) -> None:
+    def _migrate_schema(self, session: PostgresSession, version: int) -> None:
         """From one version to the newest, within the transaction that has begun; nothing if another did."""
         schema, steps = f'"{self._schema}"', list[str]()
         if version:
-            (locked,) = session.run(self._sql.lock_version())
-            if integer(locked.rows[0][0]) != version:
+            (locked,) = session.run_statements(self._sql.lock_version())
+            if decode_integer(locked.rows[0][0]) != version:
                 return
         else:
-            (namespaces,) = session.run(NAMESPACE(self._schema))
+            (namespaces,) = session.run_statements(NAMESPACE(self._schema))
             if not namespaces.rows:
                 steps.append(f"CREATE SCHEMA {schema}")
             steps.append(f"CREATE TABLE {schema}.{MARK} (version bigint PRIMARY KEY)")
@@ -161,11 +161,11 @@ class PostgresStore(Store):
         for migration in MIGRATIONS[version:]:
             steps += [step.format(schema) for step in migration]
         steps.append(f"UPDATE {schema}.{MARK} SET version = {len(MIGRATIONS)}")
-        session.run(*(SqlStatement(step)() for step in steps), COMMIT())
+        session.run_statements(*(SqlStatement(step)() for step in steps), COMMIT())
 
     def check(self) -> list[str]:
         name = self._schema
-        columns, keys, careless = self._run(FOUND_COLUMNS(name), PRIMARY_KEYS(name), CARELESS())
+        columns, keys, careless = self._run_repeatable(FOUND_COLUMNS(name), PRIMARY_KEYS(name), CARELESS())
         present = {tuple(value.decode() for value in row) for row in columns.rows}
         keyed = {table.decode() for (table,) in keys.rows}
         problems = [
@@ -186,7 +186,7 @@ class PostgresStore(Store):
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
-    def _run(self, *steps: Step) -> list[StatementResult]:
+    def _run_repeatable(self, *steps: Step) -> list[StatementResult]:
         """Run what can be repeated.
 
         A thread in a turn does so on the turn's connection: threads that hold one never wait for another.
@@ -195,12 +195,12 @@ class PostgresStore(Store):
         session: PostgresSession | None = getattr(self._in_turn, "session", None)
         if session is not None:
             with self._explain_errors():
-                return session.run(*steps)
-        session, results = self._start(*steps)
-        self._pool.give_back(session)
+                return session.run_statements(*steps)
+        session, results = self._start_on_connection(*steps)
+        self._pool.return_session(session)
         return results
 
-    def _start(self, *steps: Step) -> tuple[PostgresSession, list[StatementResult]]:
+    def _start_on_connection(self, *steps: Step) -> tuple[PostgresSession, list[StatementResult]]:
         """Run statements on a connection that is the caller's then; on a new one if the first was lost."""
         self._check_open()
         with self._explain_errors():
@@ -211,12 +211,12 @@ class PostgresStore(Store):
                 return self._start_once(steps)
 
     def _start_once(self, steps: tuple[Step, ...]) -> tuple[PostgresSession, list[StatementResult]]:
-        session = self._pool.take()
+        session = self._pool.take_session()
         try:
-            return session, session.run(*steps)
+            return session, session.run_statements(*steps)
         except BaseException:
             session.close()
-            self._pool.give_back(session)
+            self._pool.return_session(session)
             raise
 
     @contextmanager
@@ -225,9 +225,9 @@ class PostgresStore(Store):
         try:
             yield
         except (StatementRefused, ConnectionLost) as problem:
-            raise self._explain(problem) from problem
+            raise self._explain_refusal(problem) from problem
 
-    def _explain(self, problem: StatementRefused | ConnectionLost) -> PenstockError:
+    def _explain_refusal(self, problem: StatementRefused | ConnectionLost) -> PenstockError:
         state = problem.state
         if state in ("42501", "25006") or state.startswith("28"):
             return Denied(f"{self.url} denies access: {problem}")
@@ -246,7 +246,7 @@ class PostgresStore(Store):
         """Write both tables anew: pages hold what was deleted until something else takes its place."""
         try:
             for statement in self._sql.scrub:
-                self._run(statement())
+                self._run_repeatable(statement())
         except Unavailable:  # larger than one statement may take, or busy
             commands = "; ".join(statement.text for statement in self._sql.scrub)
             return f"Free space in PostgreSQL's tables holds what was deleted until this is run: {commands}"
@@ -255,7 +255,7 @@ class PostgresStore(Store):
         )
 
     def erase(self) -> None:
-        self._run(self._sql.erase())
+        self._run_repeatable(self._sql.erase())
 
     def close(self) -> None:
         self._pool.close()
@@ -266,14 +266,16 @@ class PostgresStore(Store):
         wanted_ids, data_by_id = list(ids), dict[ObjectId, bytes]()
         self._check_open()
         for start in range(0, len(wanted_ids), OBJECTS_MAX):
-            (result,) = self._run(self._sql.fetch(bytes_array(wanted_ids[start : start + OBJECTS_MAX])))
+            (result,) = self._run_repeatable(
+                self._sql.fetch(encode_bytes_array(wanted_ids[start : start + OBJECTS_MAX]))
+            )
             data_by_id.update((object_id, data) for object_id, data in result.rows)
         return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
         for step in self._store_steps(self._sql.store, objects.items()):
-            self._run(step)
+            self._run_repeatable(step)
 
     def _store_steps(
         self, statement: SqlStatement, objects: Iterable[tuple[ObjectId, bytes]]
@@ -282,12 +284,12 @@ class PostgresStore(Store):
         now = self._clock()
         for part in _split_objects(sorted(objects)):
             ids, data = zip(*part, strict=True)
-            yield statement(bytes_array(ids), bytes_array(data), now)
+            yield statement(encode_bytes_array(ids), encode_bytes_array(data), now)
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
-        (result,) = self._run(self._sql.scan(after, limit))
+        (result,) = self._run_repeatable(self._sql.scan(after, limit))
         objects = [
-            StoredObject(object_id, integer(time_us), integer(size))
+            StoredObject(object_id, decode_integer(time_us), decode_integer(size))
             for object_id, time_us, size in result.rows
         ]
         return objects, objects[-1].id if len(objects) == limit else b""
@@ -297,9 +299,9 @@ class PostgresStore(Store):
         self._check_open()
         for start in range(0, len(objects), OBJECTS_MAX):
             part = objects[start : start + OBJECTS_MAX]
-            ids = bytes_array([stored_object.id for stored_object in part])
-            times = integer_array([stored_object.referenced_us for stored_object in part])
-            (result,) = self._run(self._sql.delete(ids, times))
+            ids = encode_bytes_array([stored_object.id for stored_object in part])
+            times = encode_integer_array([stored_object.referenced_us for stored_object in part])
+            (result,) = self._run_repeatable(self._sql.delete(ids, times))
             deleted += result.changed
         return deleted
 
@@ -307,23 +309,23 @@ class PostgresStore(Store):
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
-        session, (_, result) = self._start(BEGIN(), self._sql.lock_row(name))
+        session, (_, result) = self._start_on_connection(BEGIN(), self._sql.lock_row(name))
         outer = getattr(self._in_turn, "session", None)
         self._in_turn.session = session
         try:
             yield _PostgresTurn(self, session, name, _row(result))
         finally:
             self._in_turn.session = outer
-            self._pool.give_back(session)
+            self._pool.return_session(session)
 
     def reference(self, name: str) -> Row | None:
-        (result,) = self._run(self._sql.row(name))
+        (result,) = self._run_repeatable(self._sql.row(name))
         return _row(result)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         beyond = self._sql.rows_after if after >= prefix else self._sql.rows_from
         first, behind = max(after, prefix).encode(), prefix.encode() + b"\xff"
-        (result,) = self._run(beyond(kind, first, behind, limit))
+        (result,) = self._run_repeatable(beyond(kind, first, behind, limit))
         return [_decode_row(*row) for row in result.rows]
 
 
@@ -343,12 +345,12 @@ class _PostgresTurn(Turn):
         if not self._session.is_alive():
             raise Unavailable(f"{store.url} closed the connection before anything was sent")
         try:
-            results = self._session.run(*steps, *replacing, COMMIT())
+            results = self._session.run_statements(*steps, *replacing, COMMIT())
         except StatementRefused as refused:
             if refused.state in _UNKNOWN:
                 raise self._unknown_outcome_error(refused) from refused
             if refused.state != _IS_THERE:
-                raise store._explain(refused) from refused
+                raise store._explain_refusal(refused) from refused
             return AdvanceResult(False, self._find_present(new))
         except ConnectionLost as lost:
             raise self._unknown_outcome_error(lost) from lost
@@ -366,7 +368,9 @@ class _PostgresTurn(Turn):
     def _find_present(self, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
         """Which are there; none if it was the row that somebody else created."""
         with self._store._explain_errors():
-            _, result = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
+            _, result = self._session.run_statements(
+                ROLLBACK(), self._store._sql.present(encode_bytes_array(list(ids)))
+            )
         return frozenset(object_id for (object_id,) in result.rows)
 
     def _unknown_outcome_error(self, problem: StatementRefused | ConnectionLost) -> OutcomeUnknown:

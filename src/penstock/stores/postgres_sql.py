@@ -19,25 +19,25 @@ class SqlStatement(NamedTuple):
     types: tuple[int, ...] = ()
 
     def __call__(self, *parameters: bytes | str | int) -> Step:
-        return self, tuple(map(_encode, parameters))
+        return self, tuple(map(_encode_value, parameters))
 
 
 Step: TypeAlias = tuple[SqlStatement, tuple[bytes, ...]]
 
 
-def _encode(value: bytes | str | int) -> bytes:
+def _encode_value(value: bytes | str | int) -> bytes:
     """A value as the protocol carries it."""
     if isinstance(value, int):
         return value.to_bytes(8, "big", signed=True)
     return value.encode() if isinstance(value, str) else value
 
 
-def bytes_array(items: Sequence[bytes]) -> bytes:
+def encode_bytes_array(items: Sequence[bytes]) -> bytes:
     return _encode_array(BYTES, items)
 
 
-def integer_array(items: Sequence[int]) -> bytes:
-    return _encode_array(INTEGER, [_encode(item) for item in items])
+def encode_integer_array(items: Sequence[int]) -> bytes:
+    return _encode_array(INTEGER, [_encode_value(item) for item in items])
 
 
 def _encode_array(kind: int, items: Sequence[bytes]) -> bytes:
@@ -48,7 +48,7 @@ def _encode_array(kind: int, items: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def integer(value: bytes) -> int:
+def decode_integer(value: bytes) -> int:
     return int.from_bytes(value, "big", signed=True)
 
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
 from penstock.stores.postgres_sql import DURABLE, ROLLBACK, SET, SqlStatement, Step
-from penstock.stores.urls import options, split_url, without_secrets
+from penstock.stores.urls import hide_secrets, parse_options, split_url
 
 try:
     import psycopg
@@ -98,9 +98,9 @@ class PostgresPlace:
         parts = split_url(url)
         if parts.netloc.count("@") > 1:
             raise InvalidRequest("the postgresql:// address cannot be read: write '@' in a password as %40")
-        self.shown = without_secrets(url)
+        self.shown = hide_secrets(url)
         keywords = [option.keyword.decode() for option in pq.Conninfo.get_defaults()]
-        chosen = options(url, *_OURS, *keywords)
+        chosen = parse_options(url, *_OURS, *keywords)
         self.schema = chosen.get("schema", "penstock")
         if not _SCHEMA_NAME.fullmatch(self.schema):
             raise InvalidRequest(
@@ -117,21 +117,21 @@ class PostgresPlace:
         theirs = [part for part in query.split("&") if part.partition("=")[0] not in _OURS]
         self._connect = _make_connector(f"{address}?{'&'.join(theirs)}")
 
-    def connect(self) -> PostgresSession:
+    def open_session(self) -> PostgresSession:
         """A new connection, set up; typed errors say why there is none."""
         try:
             connection = self._connect()
         except psycopg.Error as problem:
-            raise self._explain(_one_line(str(problem))) from None
+            raise self._explain_failed_connection(_join_lines(str(problem))) from None
         session = PostgresSession(connection)
         try:
-            session.run(*(SET(name, value) for name, value in _SESSION.items()), DURABLE())
+            session.run_statements(*(SET(name, value) for name, value in _SESSION.items()), DURABLE())
         except BaseException:
             session.close()
             raise
         return session
 
-    def _explain(self, text: str) -> PenstockError:
+    def _explain_failed_connection(self, text: str) -> PenstockError:
         """By the server's English words: the library does not hand out the code of a refused connection."""
         if _NO_DATABASE.search(text):
             return LakeNotFound(
@@ -174,25 +174,25 @@ class PostgresSession:
         self._owes_answers = False
         self.idle_since_s = 0.0
 
-    def run(self, *steps: Step) -> list[StatementResult]:
+    def run_statements(self, *steps: Step) -> list[StatementResult]:
         """The results, one a statement. ``Refused`` if the server refused one, ``Lost`` if it is away."""
         if not self.is_usable:
             raise ConnectionLost("the connection was lost before")
         self._owes_answers = True
         results: list[StatementResult] = []
         try:
-            refused = self._receive(self._send(steps), results)
+            refused = self._receive_results(self._send_statements(steps), results)
             self._wire.exit_pipeline_mode()
         except psycopg.Error as problem:
             if len(results) < len(steps):
-                raise ConnectionLost(_one_line(str(problem))) from None
+                raise ConnectionLost(_join_lines(str(problem))) from None
             return results  # everything was answered, and then it was lost
         self._owes_answers = False
         if refused is not None:
             raise refused
         return results
 
-    def _send(self, steps: tuple[Step, ...]) -> list[_Prepared | None]:
+    def _send_statements(self, steps: tuple[Step, ...]) -> list[_Prepared | None]:
         """Send everything, and say what is to be answered: a statement prepared, or (``None``) a result."""
         wire, names, prepared = self._wire, dict(self._prepared), list[_Prepared | None]()
         wire.enter_pipeline_mode()
@@ -207,18 +207,18 @@ class PostgresSession:
             prepared.append(None)
         wire.pipeline_sync()
         while wire.flush():
-            if self._wait(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
+            if self._wait_for_socket(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
                 wire.consume_input()
         return prepared
 
-    def _receive(
+    def _receive_results(
         self, statements: list[_Prepared | None], results: list[StatementResult]
     ) -> StatementRefused | None:
         """Collect the results up to the end of the answer, and the first refusal if there is one."""
         wire, refused, position = self._wire, None, 0
         while True:
             while wire.is_busy():
-                self._wait(select.POLLIN)
+                self._wait_for_socket(select.POLLIN)
                 wire.consume_input()
             result = wire.get_result()
             if result is None:  # one statement's results end, or everything
@@ -237,7 +237,7 @@ class PostgresSession:
                     self._prepared[prepared[0]] = prepared[1]
             position += 1
 
-    def _wait(self, events: int) -> int:
+    def _wait_for_socket(self, events: int) -> int:
         """Until a byte can move; which way."""
         self._poll.modify(self._wire.socket, events)
         ready = self._poll.poll(ANSWER_TIMEOUT_S * 1000)
@@ -256,11 +256,11 @@ class PostgresSession:
         self._poll.modify(self._wire.socket, select.POLLIN)
         return not self._poll.poll(0)
 
-    def leave(self) -> None:
+    def end_transaction_or_close(self) -> None:
         """End what transaction there is, so that somebody else can go on here; else close."""
         if self.is_usable and self._wire.transaction_status != pq.TransactionStatus.IDLE:
             with suppress(StatementRefused, ConnectionLost):
-                self.run(ROLLBACK())
+                self.run_statements(ROLLBACK())
         if not self.is_usable:
             self.close()
 
@@ -277,14 +277,14 @@ class ConnectionPool:
 
     def __init__(self, address: PostgresPlace) -> None:
         self._place = address
-        self._slots = _Slots(address.pool_max)
+        self._slots = _ConnectionSlots(address.pool_max)
         self._idle: deque[PostgresSession] = deque()
         self._process = os.getpid()
         self.is_closed = False
 
-    def take(self) -> PostgresSession:
+    def take_session(self) -> PostgresSession:
         """A connection, to be given back."""
-        if not self._slots.take(POOL_WAIT_S):
+        if not self._slots.take_slot(POOL_WAIT_S):
             raise Unavailable(
                 f"all {self._place.pool_max} connections to {self._place.shown} were in use for more than "
                 f"{POOL_WAIT_S:g} s; a larger pool_max in the address allows more"
@@ -294,17 +294,17 @@ class ConnectionPool:
                 try:
                     session = self._idle.pop()
                 except IndexError:
-                    return self._place.connect()
+                    return self._place.open_session()
                 if session.is_alive():
                     return session
                 session.close()
         except BaseException:
-            self._slots.give_back()
+            self._slots.return_slot()
             raise
 
-    def give_back(self, session: PostgresSession) -> None:
+    def return_session(self, session: PostgresSession) -> None:
         try:
-            session.leave()
+            session.end_transaction_or_close()
             session.idle_since_s = time.monotonic()
             if session.is_usable:
                 self._idle.append(session)
@@ -313,7 +313,7 @@ class ConnectionPool:
             session.close()
             raise
         finally:
-            self._slots.give_back()
+            self._slots.return_slot()
 
     def _drop_before(self, time_s: float) -> None:
         """Close what nobody has needed since."""
@@ -331,14 +331,14 @@ class ConnectionPool:
             self.drop_idle()
 
 
-class _Slots:
+class _ConnectionSlots:
     """So many at most, first come, first served: a semaphore lets the quick starve those that wait."""
 
     def __init__(self, count: int) -> None:
         self._free, self._lock = count, Lock()
         self._waiting: deque[Lock] = deque()
 
-    def take(self, timeout_s: float) -> bool:
+    def take_slot(self, timeout_s: float) -> bool:
         """Whether there was one in time."""
         with self._lock:
             if self._free:
@@ -362,10 +362,10 @@ class _Slots:
                 self._waiting.remove(turn)
                 return False
         if not is_wanted:
-            self.give_back()
+            self.return_slot()
         return is_wanted
 
-    def give_back(self) -> None:
+    def return_slot(self) -> None:
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -381,11 +381,11 @@ def _statement_error(result: PGresult) -> StatementRefused:
         for field_code in (field.SEVERITY_NONLOCALIZED, field.SQLSTATE, field.MESSAGE_PRIMARY)
     )
     if severity != "ERROR":
-        raise psycopg.OperationalError(message or _one_line(result.get_error_message()))
+        raise psycopg.OperationalError(message or _join_lines(result.get_error_message()))
     return StatementRefused(state, message)
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -26,7 +26,7 @@ from penstock.model.encoding import ObjectId
 from penstock.storage.disk_space import NO_ROOM, has_room, storage_full_error
 from penstock.stores.lake_directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
-from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
+from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim_directory
 
 BLOOM_BITS: Final = 10
 WAL_MAX_BYTES: Final = 256 * 1024 * 1024
@@ -63,7 +63,7 @@ class RocksdbStore(Store):
         """Rows that may not be durable yet, and the batch that makes them so."""
         self._sync_problem: PenstockError | None = None
         try:
-            claim(self._path, create)
+            claim_directory(self._path, create)
             (self._path / DATA_DIRECTORY).mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         except OSError as problem:
             if problem.errno in NO_ROOM:
@@ -82,7 +82,7 @@ class RocksdbStore(Store):
                 self._db.get_column_family(name) for name in FAMILIES
             ]
             self._handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
-        _survive_fork(self)
+        _release_after_fork(self)
 
     @contextmanager
     def _use_database(self) -> Iterator[None]:
@@ -98,13 +98,13 @@ class RocksdbStore(Store):
         except Exception as problem:
             if type(problem) is not Exception:  # which is what all of the library's errors are
                 raise
-            raise self._explain(problem) from problem
+            raise self._explain_database_error(problem) from problem
         finally:
             with self._unused:
                 self._users -= 1
                 self._unused.notify_all()
 
-    def _explain(self, problem: Exception) -> PenstockError:
+    def _explain_database_error(self, problem: Exception) -> PenstockError:
         text = str(problem)
         if "lock hold by current process" in text:
             return InvalidRequest(f"{self._path} is already open in this process; use that lake, or close it")
@@ -134,11 +134,11 @@ class RocksdbStore(Store):
         with self._use_database():
             batch = _Batch(self._handles)
             with self._lock:
-                self._add(batch, objects, _find_data(self._times, objects))
-                number = self._write(batch)
-            self._sync(number)
+                self._add_objects(batch, objects, _find_data(self._times, objects))
+                number = self._write_batch(batch)
+            self._sync_batch(number)
 
-    def _add(
+    def _add_objects(
         self, batch: _Batch, objects: Mapping[ObjectId, bytes], known_times: Mapping[ObjectId, bytes]
     ) -> None:
         """Add what is new, and a new time for what is stored already, since its time in ``known_times``."""
@@ -151,7 +151,7 @@ class RocksdbStore(Store):
                 batch.put("objects", object_id, data)
             batch.put("times", object_id, _TIME.pack(now, size))
 
-    def _write(self, batch: _Batch) -> int:
+    def _write_batch(self, batch: _Batch) -> int:
         """Write a batch, visible at once and not yet durable; its number. The lock is held."""
         # The library syncs with Python's global lock held, which would stop all threads for as long as the
         # disk takes. So nothing is synced here; syncing the log by itself lets go of that lock.
@@ -159,7 +159,7 @@ class RocksdbStore(Store):
         self._written += 1
         return self._written
 
-    def _sync(self, number: int) -> None:
+    def _sync_batch(self, number: int) -> None:
         """Return once a batch is durable. One thread syncs at a time, for all that was written by then."""
         with self._synced:
             self._synced.wait_for(lambda: self._durable >= number or not self._is_syncing)
@@ -195,13 +195,13 @@ class RocksdbStore(Store):
 
     def reference(self, name: str) -> Row | None:
         with self._use_database():
-            row = self._read(name)
+            row = self._read_row(name)
             number = self._pending.get(name)
             if number is not None:
-                self._sync(number)
+                self._sync_batch(number)
             return row
 
-    def _read(self, name: str) -> Row | None:
+    def _read_row(self, name: str) -> Row | None:
         stored = self._rows.get(name.encode())
         if stored is None:
             return None
@@ -210,7 +210,7 @@ class RocksdbStore(Store):
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         rows: list[Row] = []
-        start, within = _kind_key(kind, max(after, prefix)), _kind_key(kind, prefix)
+        start, within = _encode_kind_key(kind, max(after, prefix)), _encode_kind_key(kind, prefix)
         with self._use_database():
             for key in cast("Iterator[bytes]", self._kinds.keys(from_key=start)):
                 if len(rows) == limit or not key.startswith(within):
@@ -248,8 +248,8 @@ class RocksdbStore(Store):
                 for object_id in doomed:
                     batch.delete("objects", object_id)
                     batch.delete("times", object_id)
-                number = self._write(batch)
-            self._sync(number)
+                number = self._write_batch(batch)
+            self._sync_batch(number)
             return len(doomed)
 
     def scrub(self) -> str:
@@ -267,8 +267,8 @@ class RocksdbStore(Store):
             for family in FAMILIES:
                 batch.delete_all(family)
             with self._lock:
-                number = self._write(batch)
-            self._sync(number)
+                number = self._write_batch(batch)
+            self._sync_batch(number)
 
     def check(self) -> list[str]:
         with self._use_database():
@@ -301,28 +301,28 @@ class _RocksdbTurn(Turn):
             with store._lock:
                 known_times = _find_data(store._times, {*objects, *fresh})
                 present = frozenset(object_id for object_id in fresh if object_id in known_times)
-                is_lost = bool(present) or store._read(self._name) != self.row
+                is_lost = bool(present) or store._read_row(self._name) != self.row
                 if is_lost:
                     number = store._written
                 else:
-                    store._add(batch, objects, known_times)
-                    self._replace(batch, row)
-                    number = self._write(batch)
+                    store._add_objects(batch, objects, known_times)
+                    self._replace_row(batch, row)
+                    number = self._write_swap(batch)
             if is_lost:
-                store._sync(number)
+                store._sync_batch(number)
                 return AdvanceResult(False, present)
             try:
-                store._sync(number)
+                store._sync_batch(number)
             except Exception as problem:
                 raise OutcomeUnknown(f"{store._path} failed while committing: {problem}") from problem
             self._forget_pending(number)
             return AdvanceResult(True)
 
-    def _write(self, batch: _Batch) -> int:
+    def _write_swap(self, batch: _Batch) -> int:
         # Pending before it is written: nobody can see the row and not see that it may not be durable.
         self._store._pending[self._name] = self._store._written + 1
         try:
-            return self._store._write(batch)
+            return self._store._write_batch(batch)
         except Exception as problem:
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
 
@@ -331,15 +331,15 @@ class _RocksdbTurn(Turn):
             if self._store._pending.get(self._name) == number:
                 del self._store._pending[self._name]
 
-    def _replace(self, batch: _Batch, row: Row | None) -> None:
+    def _replace_row(self, batch: _Batch, row: Row | None) -> None:
         key = self._name.encode()
         if self.row is not None:
-            batch.delete("kinds", _kind_key(self.row.kind, self._name))
+            batch.delete("kinds", _encode_kind_key(self.row.kind, self._name))
         if row is None:
             batch.delete("rows", key)
         else:
             batch.put("rows", key, row.kind.encode() + b"\0" + row.data)
-            batch.put("kinds", _kind_key(row.kind, self._name), b"")
+            batch.put("kinds", _encode_kind_key(row.kind, self._name), b"")
 
 
 class _Batch:
@@ -369,7 +369,7 @@ def _find_data(family: rocksdict.Rdict, ids: Iterable[ObjectId]) -> dict[ObjectI
     }
 
 
-def _kind_key(kind: str, name: str) -> bytes:
+def _encode_kind_key(kind: str, name: str) -> bytes:
     return f"{kind}\0{name}".encode()
 
 
@@ -393,7 +393,7 @@ def _make_options() -> tuple[rocksdict.Options, dict[str, rocksdict.Options]]:
     return options, dict.fromkeys(FAMILIES, family)
 
 
-def _survive_fork(store: RocksdbStore) -> None:
+def _release_after_fork(store: RocksdbStore) -> None:
     """Keep a child process from freeing the database that it inherits.
 
     Freeing waits for RocksDB's threads, which a fork does not take along: the child would never end.

@@ -19,7 +19,7 @@ DATA_DIRECTORY: Final = "rocksdb"
 _VERSION = re.compile(r"A Penstock lake in RocksDB, version (\d+)\n")
 
 
-def claim(path: Path, create: bool) -> None:
+def claim_directory(path: Path, create: bool) -> None:
     """Make the directory a lake's, or see that it is one; leave alone what belongs to somebody else.
 
     The version is written before anything else, so that a lake whose making was cut short can be told from

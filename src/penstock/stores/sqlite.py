@@ -112,12 +112,12 @@ class SqliteStore(Store):
         self._frozen = ReadOnlyFile(self._path, BUSY_TIMEOUT_S) if self._is_writable_by_others() else None
         with self._explain_errors():
             if self._frozen is not None:
-                self._require_schema(self._frozen.read(self._check))
+                self._require_schema(self._frozen.run_read(self._check_version))
                 return
-            self._writer = self._connect()
+            self._writer = self._open_connection()
             try:
                 self._file = _identify_file(self._path)
-                self._prepare(create)
+                self._create_schema(create)
             except BaseException:
                 self._writer.close()
                 raise
@@ -145,7 +145,7 @@ class SqliteStore(Store):
     def _not_found_error(self) -> LakeNotFound:
         return LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
 
-    def _connect(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -158,15 +158,15 @@ class SqliteStore(Store):
             raise
         return connection
 
-    def _prepare(self, create: bool) -> None:
+    def _create_schema(self, create: bool) -> None:
         """Create the schema, once, whoever comes first; refuse what is not ours or too new."""
-        version = self._check(self._writer)
+        version = self._check_version(self._writer)
         if not create:
             self._require_schema(version)
         self._use_write_ahead_log()
         if version == 0:
             with self._write_lock, self._begin_transaction() as connection:
-                if self._check(connection) == 0:
+                if self._check_version(connection) == 0:
                     for statement in _SCHEMA.split(";"):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -184,14 +184,14 @@ class SqliteStore(Store):
             try:
                 self._run_pragma("journal_mode=WAL")
             except sqlite3.OperationalError as problem:
-                if _error_code(problem) == sqlite3.SQLITE_FULL or time.monotonic() > deadline:
+                if _get_error_code(problem) == sqlite3.SQLITE_FULL or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
 
     def _run_pragma(self, text: str) -> Any:
         return _run_pragma(self._writer, text)
 
-    def _check(self, connection: sqlite3.Connection) -> int:
+    def _check_version(self, connection: sqlite3.Connection) -> int:
         """The schema's version, 0 of a new file; another program's database is left as it is."""
         version: int = _run_pragma(connection, "user_version")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -212,15 +212,15 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as problem:
-            raise self._explain(problem) from problem
+            raise self._explain_sqlite_error(problem) from problem
         except UnicodeDecodeError as problem:  # SQLite's own message, made of a damaged schema
             raise self._damaged_error(str(problem)) from problem
 
     def _damaged_error(self, subject: str) -> Damaged:
         return Damaged(f"{self._path} is damaged: {subject}", path=str(self._path))
 
-    def _explain(self, problem: sqlite3.Error) -> PenstockError:
-        code = _error_code(problem)
+    def _explain_sqlite_error(self, problem: sqlite3.Error) -> PenstockError:
+        code = _get_error_code(problem)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Unavailable(
                 f"{self._path} was in use by another process for more than {BUSY_TIMEOUT_S:g} s"
@@ -254,18 +254,18 @@ class SqliteStore(Store):
                 "that file."
             )
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What ``work`` reads. It may be asked again, if this process may only read."""
         self._check_open()
         if time.monotonic() - self._looked_s > LOOK_EVERY_S:
             self._check_there()
         with self._explain_errors():
             if self._frozen is not None:
-                return self._frozen.read(work)
+                return self._frozen.run_read(work)
             try:
                 connection = self._readers.pop()
             except IndexError:
-                connection = self._connect()
+                connection = self._open_connection()
             try:
                 return work(connection)
             finally:
@@ -302,7 +302,7 @@ class SqliteStore(Store):
                 )
             return data_by_id
 
-        data_by_id = self._read(objects)
+        data_by_id = self._run_read(objects)
         self._require_bytes(data_by_id)
         return data_by_id
 
@@ -312,10 +312,10 @@ class SqliteStore(Store):
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         with self._write_lock, self._begin_transaction() as connection, self._explain_errors():
-            self._insert(connection, objects)
+            self._insert_objects(connection, objects)
             connection.execute("COMMIT")
 
-    def _insert(self, connection: sqlite3.Connection, objects: Mapping[ObjectId, bytes]) -> None:
+    def _insert_objects(self, connection: sqlite3.Connection, objects: Mapping[ObjectId, bytes]) -> None:
         """Insert many rows a statement: every statement lets go of Python's global lock, and other threads
         that take it then hold up the whole batch. In the order of their ids, in which the index has them."""
         now, items = self._clock(), sorted(objects.items())
@@ -337,12 +337,12 @@ class SqliteStore(Store):
             yield _SqliteTurn(self, connection, name, row)
 
     def reference(self, name: str) -> Row | None:
-        return self._read(lambda connection: _read_row(connection, name))
+        return self._run_read(lambda connection: _read_row(connection, name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         # One lower bound: of two, SQLite would look up one and read through what lies before the other.
         beyond = ">" if after >= prefix else ">="
-        rows = self._read(
+        rows = self._run_read(
             lambda connection: connection.execute(
                 f"SELECT name, kind, data FROM refs WHERE kind = ? AND name {beyond} ? AND name < ? "
                 "ORDER BY name LIMIT ?",
@@ -353,7 +353,7 @@ class SqliteStore(Store):
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         start = int.from_bytes(after, "big")
-        rows = self._read(
+        rows = self._run_read(
             lambda connection: connection.execute(
                 "SELECT seq, id, referenced_us, length(data) FROM objects WHERE seq > ? ORDER BY seq LIMIT ?",
                 (start, limit),
@@ -385,7 +385,7 @@ class SqliteStore(Store):
             rows.close()
             return data_by_id, last
 
-        data_by_id, last = self._read(objects)
+        data_by_id, last = self._run_read(objects)
         self._require_bytes(data_by_id)
         return data_by_id, [], last.to_bytes(8, "big") if last else b""
 
@@ -420,7 +420,7 @@ class SqliteStore(Store):
             connection.execute("COMMIT")
 
     def check(self) -> list[str]:
-        problems = self._read(
+        problems = self._run_read(
             lambda connection: [str(text) for (text,) in connection.execute("PRAGMA quick_check(20)")]
         )
         return [] if problems == ["ok"] else problems
@@ -450,7 +450,7 @@ class _SqliteTurn(Turn):
             present = self._find_present(list(fresh))
             if present:
                 return AdvanceResult(False, present)
-            self._store._insert(connection, objects)
+            self._store._insert_objects(connection, objects)
             if row is None:
                 connection.execute("DELETE FROM refs WHERE name = ?", (self._name,))
             else:
@@ -462,9 +462,9 @@ class _SqliteTurn(Turn):
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as problem:
-            if _error_code(problem) == sqlite3.SQLITE_FULL:
+            if _get_error_code(problem) == sqlite3.SQLITE_FULL:
                 # What commits is the last thing that SQLite writes, and there was no room for that.
-                raise self._store._explain(problem) from problem
+                raise self._store._explain_sqlite_error(problem) from problem
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
         return AdvanceResult(True)
 
@@ -482,7 +482,7 @@ class _SqliteTurn(Turn):
         return frozenset(present_ids)
 
 
-def _error_code(problem: sqlite3.Error) -> int:
+def _get_error_code(problem: sqlite3.Error) -> int:
     """What SQLite calls a problem, without what it says in addition."""
     code: int = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & 0xFF

@@ -45,7 +45,7 @@ class ReadOnlyFile:
         """Connections, and of those that read the file as it is, the state that they have read."""
         self._is_closed = False
 
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What ``work`` reads, all of it from one state of the file."""
         for _ in range(TRIES_MAX):
             state = self._read_file_state()

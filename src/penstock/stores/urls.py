@@ -28,20 +28,20 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
-def options(url: str, *known: str) -> dict[str, str]:
+def parse_options(url: str, *known: str) -> dict[str, str]:
     """What stands behind the question mark; options that are not known are refused by name."""
     given = dict(parse_qsl(split_url(url).query, keep_blank_values=True))
     for name in given:
         if name not in known:
             raise InvalidRequest(
-                f"{without_secrets(url)} has an unknown option '{name}'; the options are: "
+                f"{hide_secrets(url)} has an unknown option '{name}'; the options are: "
                 f"{', '.join(known) or 'none'}",
                 option=name,
             )
     return given
 
 
-def without_secrets(url: str) -> str:
+def hide_secrets(url: str) -> str:
     """The URL as it may be shown: without a password, and without options that hold a secret."""
     parts = split_url(url)
     user, at, host = parts.netloc.rpartition("@")

@@ -18,7 +18,7 @@ class Advance(NamedTuple):
     row: Row | None
     fresh: Collection[ObjectId] = ()
 
-    def on(self, turn: Turn) -> AdvanceResult:
+    def advance_turn(self, turn: Turn) -> AdvanceResult:
         """Carried out as it is."""
         return turn.advance(self.objects, self.row, self.fresh)
 
@@ -61,7 +61,7 @@ class WrappedStore(Store):
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         """Advance a row; ``turn`` is the inner store's."""
-        return advance.on(turn)
+        return advance.advance_turn(turn)
 
     def reference(self, name: str) -> Row | None:
         return self.inner.reference(name)

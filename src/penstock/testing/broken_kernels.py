@@ -13,7 +13,7 @@ from penstock.errors import CommitConflict
 from penstock.kernel import tree
 from penstock.kernel.batch import Batch, RequestOutcome
 from penstock.kernel.chain import CommitChain, CommitDraft
-from penstock.kernel.commit import CommitRequest, _Base
+from penstock.kernel.commit import CommitRequest, _ExpectedBase
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.reachable import ReachableObjects
@@ -26,7 +26,7 @@ from penstock.model.operations import Put
 @contextmanager
 def drops_a_key() -> Iterator[None]:
     """Of a commit of several keys, the last is left out."""
-    add = CommitChain.add
+    add = CommitChain.add_draft
 
     def broken(chain: CommitChain, draft: CommitDraft) -> None:
         changes = dict(draft.changes)
@@ -34,14 +34,14 @@ def drops_a_key() -> Iterator[None]:
             changes.popitem()
         add(chain, draft._replace(changes=changes))
 
-    with patch.object(CommitChain, "add", broken):
+    with patch.object(CommitChain, "add_draft", broken):
         yield
 
 
 @contextmanager
 def takes_a_key_along() -> Iterator[None]:
     """A commit also changes a key that it was not asked to."""
-    add = CommitChain.add
+    add = CommitChain.add_draft
 
     def broken(chain: CommitChain, draft: CommitDraft) -> None:
         changes = dict(draft.changes)
@@ -50,14 +50,14 @@ def takes_a_key_along() -> Iterator[None]:
                 changes[b"table4"] = value
         add(chain, draft._replace(changes=changes))
 
-    with patch.object(CommitChain, "add", broken):
+    with patch.object(CommitChain, "add_draft", broken):
         yield
 
 
 @contextmanager
 def swaps_two_commits() -> Iterator[None]:
     """Every other request is acknowledged at once, and lands only after the next one."""
-    submit = BranchQueue.submit
+    submit = BranchQueue.submit_request
     waiting: dict[int, Request] = {}
 
     def broken(queue: BranchQueue, request: Request) -> RequestOutcome:
@@ -70,14 +70,14 @@ def swaps_two_commits() -> Iterator[None]:
             submit(queue, held)
         return outcome
 
-    with patch.object(BranchQueue, "submit", broken):
+    with patch.object(BranchQueue, "submit_request", broken):
         yield
 
 
 @contextmanager
 def applies_what_it_refuses() -> Iterator[None]:
     """A request in conflict is refused, and applied all the same."""
-    submit = Kernel.submit
+    submit = Kernel.submit_request
 
     def broken(kernel: Kernel, branch: str, request: Request) -> RequestOutcome:
         try:
@@ -91,14 +91,14 @@ def applies_what_it_refuses() -> Iterator[None]:
             submit(kernel, branch, request)
             raise
 
-    with patch.object(Kernel, "submit", broken):
+    with patch.object(Kernel, "submit_request", broken):
         yield
 
 
 @contextmanager
 def ignores_the_base() -> Iterator[None]:
     """What a writer read is not compared with what is there: a lost update."""
-    with patch.object(_Base, "expect", lambda *_: True):
+    with patch.object(_ExpectedBase, "check_unchanged", lambda *_: True):
         yield
 
 
@@ -131,7 +131,7 @@ def never_looks_back() -> Iterator[None]:
 @contextmanager
 def sorts_nodes_wrongly() -> Iterator[None]:
     """Tree nodes are stored with two keys exchanged; their ids are right for what they hold."""
-    pack = tree.pack
+    pack = tree.pack_node
 
     def broken(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf | Node]:
         mixed, mixed_values = list(keys), list(values)
@@ -140,19 +140,19 @@ def sorts_nodes_wrongly() -> Iterator[None]:
             mixed_values[1], mixed_values[2] = mixed_values[2], mixed_values[1]
         return pack(level, mixed, mixed_values)[0], pack(level, keys, values)[1]
 
-    with patch.object(tree, "pack", broken):
+    with patch.object(tree, "pack_node", broken):
         yield
 
 
 @contextmanager
 def cuts_nodes_elsewhere() -> Iterator[None]:
     """Tree nodes end where the rule does not say, so that equal content has different roots."""
-    cuts = tree.cuts
+    cuts = tree.find_node_ends
 
     def broken(level: int, keys: list[bytes]) -> Iterator[int]:
         return iter([end - 1 for end in cuts(level, keys) if end > 1])
 
-    with patch.object(tree, "cuts", broken):
+    with patch.object(tree, "find_node_ends", broken):
         yield
 
 
@@ -184,19 +184,19 @@ def _date_before_parent(commit: CommitObject, below: CommitObject) -> CommitObje
 
 
 def _with_commits(change: Callable[[CommitObject, CommitObject], CommitObject]) -> Iterator[None]:
-    make = CommitChain._commit
+    make = CommitChain._build_commit
 
     def broken(chain: CommitChain, pending: Any, now_us: int) -> CommitObject:
         return change(make(chain, pending, now_us), chain.commit)
 
-    with patch.object(CommitChain, "_commit", broken):
+    with patch.object(CommitChain, "_build_commit", broken):
         yield
 
 
 @contextmanager
 def answers_with_the_head() -> Iterator[None]:
     """Every request of a batch is answered with the branch's head instead of its own commit."""
-    submit = BranchQueue.submit
+    submit = BranchQueue.submit_request
     last: list[ObjectId] = []
 
     def broken(queue: BranchQueue, request: Request) -> RequestOutcome:
@@ -204,5 +204,5 @@ def answers_with_the_head() -> Iterator[None]:
         last.append(outcome.head)
         return outcome._replace(head=last[-2] if len(last) > 1 else outcome.head)
 
-    with patch.object(BranchQueue, "submit", broken):
+    with patch.object(BranchQueue, "submit_request", broken):
         yield

@@ -24,7 +24,7 @@ class AcknowledgesFirst(WrappedStore):
         pending, self._pending = self._pending, None
         if pending is not None:
             with self.inner.turn(pending.name) as turn:
-                pending.on(turn)
+                pending.advance_turn(turn)
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
@@ -52,10 +52,10 @@ class SkipsTheCompare(WrappedStore):
     """Replaces a row whatever it is by now."""
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        advanced = advance.on(turn)
+        advanced = advance.advance_turn(turn)
         while not advanced.swapped and not advanced.present:
             with self.inner.turn(advance.name) as again:
-                advanced = advance._replace(fresh=()).on(again)
+                advanced = advance._replace(fresh=()).advance_turn(again)
         return advanced
 
 
@@ -63,7 +63,7 @@ class SaysSwappedWhenLost(WrappedStore):
     """Reports a lost swap as done."""
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        advanced = advance.on(turn)
+        advanced = advance.advance_turn(turn)
         return advanced if advanced.present else AdvanceResult(True)
 
 
@@ -75,7 +75,7 @@ class LosesTheLastBatch(WrappedStore):
         self._last: tuple[str, Row | None] | None = None
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        advanced = advance.on(turn)
+        advanced = advance.advance_turn(turn)
         if advanced.swapped:
             self._last = advance.name, turn.row
         return advanced
@@ -93,7 +93,7 @@ class IgnoresFresh(WrappedStore):
     """Does not look whether a fresh object was there before."""
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        return advance._replace(fresh=()).on(turn)
+        return advance._replace(fresh=()).advance_turn(turn)
 
 
 class AnswersStaleRows(WrappedStore):
@@ -119,7 +119,7 @@ class TruncatesObjects(WrappedStore):
         super().store(self._cut(objects))
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        return advance._replace(objects=self._cut(advance.objects)).on(turn)
+        return advance._replace(objects=self._cut(advance.objects)).advance_turn(turn)
 
     def _cut(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
         return {object_id: data[: self.most_bytes] for object_id, data in objects.items()}
@@ -130,7 +130,7 @@ class SwapsWithoutTheObjects(WrappedStore):
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         objects = dict(sorted(advance.objects.items())[: len(advance.objects) - 1])
-        return advance._replace(objects=objects if len(objects) > 8 else advance.objects).on(turn)
+        return advance._replace(objects=objects if len(objects) > 8 else advance.objects).advance_turn(turn)
 
 
 class ForgetsTheLog(WrappedStore):
@@ -142,7 +142,7 @@ class ForgetsTheLog(WrappedStore):
             if after.position % 5 == 0:
                 after = msgspec.structs.replace(after, log=before.log, position=before.position)
                 advance = advance._replace(row=advance.row._replace(data=encode_reference(after)))
-        return advance.on(turn)
+        return advance.advance_turn(turn)
 
 
 class DeletesWhatWasStoredAgain(WrappedStore):
@@ -165,7 +165,7 @@ class NeverRefreshes(WrappedStore):
         super().store(self._find_new_objects(objects))
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        return advance._replace(objects=self._find_new_objects(advance.objects)).on(turn)
+        return advance._replace(objects=self._find_new_objects(advance.objects)).advance_turn(turn)
 
     def _find_new_objects(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
         existing = self.inner.fetch(list(objects))
@@ -182,7 +182,7 @@ class ReplacesObjects(WrappedStore):
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         if not self.inner.fetch(advance.fresh):
             self._drop(advance.objects)
-        return advance.on(turn)
+        return advance.advance_turn(turn)
 
     def _drop(self, objects: Mapping[ObjectId, bytes]) -> None:
         page, _ = self.inner.scan(b"", 1_000_000)

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -52,16 +52,16 @@ def read_chain(
     kernel: Kernel, branch: str = "main", value: Callable[[AnyContent | None], str | None] = value_of
 ) -> BranchChain:
     """Read a branch as it is now. ``value`` tells what of a content is compared."""
-    reference = kernel.references.get(branch)
+    reference = kernel.references.get_reference(branch)
     links = []
-    for data, commit in kernel.walk(reference.head):
+    for data, commit in kernel.walk_commits(reference.head):
         changes = {
-            str(Key.decode(stored)): value(content_of(kernel.objects, after))
-            for stored, (_, after) in kernel.diff(commit.parent, data).items()
+            str(Key.decode(stored)): value(read_content(kernel.objects, after))
+            for stored, (_, after) in kernel.diff_commits(commit.parent, data).items()
             if not stored.startswith(RESERVED)
         }
         links.append(_decode_link(data, commit, changes))
-    log = [_decode_log_entry(entry) for _, entry in kernel.references.log(branch)]
+    log = [_decode_log_entry(entry) for _, entry in kernel.references.walk_log(branch)]
     return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
 
 
@@ -69,8 +69,8 @@ def read_commits(kernel: Kernel, branch: str = "main") -> list[ChainLink]:
     """The commits of a branch that can be read, without their changes: those after a damage, if any."""
     links: list[ChainLink] = []
     with suppress(PenstockError):
-        for data, commit in kernel.walk(kernel.references.get(branch).head):
-            kernel.state(data)
+        for data, commit in kernel.walk_commits(kernel.references.get_reference(branch).head):
+            kernel.read_state(data)
             links.append(_decode_link(data, commit, {}))
     return links[::-1]
 

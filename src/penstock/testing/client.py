@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping
 from uuid import uuid4
 
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
-from penstock.model.nessie import table_pointer
+from penstock.model.nessie import make_table_pointer
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.testing.recorder import RecordedCall, Recorder, Values
 
 
 def content_for(value: str) -> AnyContent:
-    return table_pointer(value)
+    return make_table_pointer(value)
 
 
 def value_of(content: AnyContent | None) -> str | None:
@@ -68,10 +68,10 @@ class Client:
 
     def look(self, names: Collection[str]) -> tuple[ObjectId, Values]:
         """What keys hold now, and the commit at which they do; not recorded."""
-        head = self.kernel.references.get(self.branch).head
-        values = self.kernel.state(head).get_many([Key(name).encode() for name in names])
+        head = self.kernel.references.get_reference(self.branch).head
+        values = self.kernel.read_state(head).get_many([Key(name).encode() for name in names])
         objects = self.kernel.objects
-        return head, {name: value_of(content_of(objects, values.get(Key(name).encode()))) for name in names}
+        return head, {name: value_of(read_content(objects, values.get(Key(name).encode()))) for name in names}
 
     def read(self, names: Collection[str]) -> Values:
         """What keys hold now."""

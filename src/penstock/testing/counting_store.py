@@ -80,7 +80,7 @@ class CountingStore(WrappedStore):
             yield turn
 
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
-        advanced = advance.on(turn)
+        advanced = advance.advance_turn(turn)
         self._count(
             objects_written=len(advance.objects),
             bytes_written=_size(advance.objects) + (len(advance.row.data) if advance.row is not None else 0),

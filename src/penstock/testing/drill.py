@@ -17,11 +17,11 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.errors import AdministratorError, PenstockError
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import sweep_objects
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
@@ -87,8 +87,8 @@ class TickingClock:
 
 def new_lake(store: Store) -> None:
     """A lake with an empty branch main."""
-    Kernel(store).references.create("main", Kind.BRANCH, NO_COMMIT)
-    write_description(store, new_description(0, "main", "", ()))
+    Kernel(store).references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+    write_description(store, make_description(0, "main", "", ()))
 
 
 OpenData: TypeAlias = Callable[[Clock], Store]
@@ -268,16 +268,18 @@ class Drill:
         (client, _), (keeper, store) = self._open("one"), self._open("keeper")
         values = {f"s{number:03}": "swept" for number in range(300)}
         with self._note_errors():
-            client.kernel.references.create("scratch", Kind.BRANCH, client.kernel.references.get("main").head)
+            client.kernel.references.create_reference(
+                "scratch", Kind.BRANCH, client.kernel.references.get_reference("main").head
+            )
             scratch = Client(client.kernel, Recorder("scratch"), "scratch")
             scratch.write(values)
-            client.kernel.references.delete("scratch", leave_log=False)
+            client.kernel.references.delete_reference("scratch", leave_log=False)
         self._clock.pass_hours(1)
         let_time_pass(store)  # for a store with its own clock: what is stored again is later there, too
         client, _ = self._open("again")
         store.at(Point.DELETE, partial(client.write, values))
         with self._note_errors():
-            sweep(keeper.kernel)
+            sweep_objects(keeper.kernel)
         with self._note_errors():
             client.read([*values][:20])
 

@@ -194,7 +194,7 @@ class FaultyStore(WrappedStore):
     def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         self._pass_point(Point.BEFORE_OBJECTS, advance.name)
         try:
-            advanced = self._advance_at_once(turn, advance) if self._locking else advance.on(turn)
+            advanced = self._advance_at_once(turn, advance) if self._locking else advance.advance_turn(turn)
         except SwapLost:
             return AdvanceResult(False)
         if advanced.swapped:
@@ -204,7 +204,7 @@ class FaultyStore(WrappedStore):
     def _advance_at_once(self, turn: Turn, advance: Advance) -> AdvanceResult:
         action = self._take_action(Point.BEFORE_SWAP, advance.name)
         if action is None:
-            return advance.on(turn)
+            return advance.advance_turn(turn)
         # The objects alone: the row is swapped with itself. A fault that only waits cannot go on from here,
         # since a turn advances once.
         stored = turn.advance(advance.objects, turn.row, advance.fresh)

@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.kernel.format import Format
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import Settings
-from penstock.lake.audits.rows import rows_at
+from penstock.lake.audits.rows import open_rows_at
 from penstock.lake.calls import EraseTable
 from penstock.lake.embedded import Embedded
 from penstock.lake.erase import EraseRun
@@ -91,7 +91,7 @@ class FormatContract:
 
     def read(self, lake: Lake, key: str, ref: str | None = None) -> list[str]:
         """The rows of a table, in order."""
-        values: list[str] = rows_at(lake.table(key, ref)).to_arrow()[self.column].to_pylist()
+        values: list[str] = open_rows_at(lake.table(key, ref)).to_arrow()[self.column].to_pylist()
         return sorted(values)
 
     def read_published(self, lake: Lake, path: Path) -> list[str] | None:
@@ -126,7 +126,7 @@ class FormatContract:
             assert lake.fsck().damages == ()
 
     def rules(self, lake: Lake) -> Format:
-        rules = lake.kernel.formats.by_name(self.name)
+        rules = lake.kernel.formats.find_format(self.name)
         assert rules is not None
         return rules
 

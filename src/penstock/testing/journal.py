@@ -23,9 +23,9 @@ import msgspec
 
 from penstock.kernel.format import AppliedChange, Format, FormatRefused, PrepareAgain, Table, blob
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.model.content import AnyContent, Unknown
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -63,7 +63,7 @@ class Ensure(msgspec.Struct, frozen=True, array_like=True, tag="ensure"):
 
 
 Intent = Append | Replace | JournalEdit | Ensure
-_decode_intent = msgpack_decoder(Intent).decode
+_decode_intent = get_msgpack_decoder(Intent).decode
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -74,7 +74,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     """Per line the version that wrote it."""
 
 
-_decode_state = msgpack_decoder(State).decode
+_decode_state = get_msgpack_decoder(State).decode
 
 
 class LandedJournal(NamedTuple):
@@ -255,7 +255,9 @@ def state_of(content: AnyContent | None) -> State:
 def journal_at(kernel: Kernel, key: str, branch: str = "main") -> AnyContent | None:
     """The content of a journal on a branch now."""
     stored = Key.parse(key).encode()
-    return content_of(kernel.objects, kernel.state(kernel.references.get(branch).head).get(stored))
+    return read_content(
+        kernel.objects, kernel.read_state(kernel.references.get_reference(branch).head).get(stored)
+    )
 
 
 def lines_of(kernel: Kernel, key: str, branch: str = "main") -> list[str]:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.errors import ConflictError, RequestError, TryAgainError
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 Values: TypeAlias = dict[str, str | None]
 """Per key what it holds; ``None`` for nothing."""
@@ -72,7 +72,7 @@ class ReadDone(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
 
 Event: TypeAlias = RecordedCall | Answered | ReadDone
 
-_decode = json_decoder(Event).decode
+_decode = get_json_decoder(Event).decode
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,41 +14,41 @@ import msgspec
 
 def add_descriptions(components: dict[str, Any], kinds: Any) -> dict[str, Any]:
     """Schema components with the docstrings of the structs that they were made of."""
-    structs = {kind.__name__: _original_struct(kind) for kind in _collect_structs(kinds)}
+    structs = {kind.__name__: _find_original_struct(kind) for kind in _collect_structs(kinds)}
     for name, component in components.items():
         struct = structs.get(name)
         if struct is None:
             continue
-        component["description"] = prose(struct.__doc__ or "")
-        docs = field_docs(struct)
+        component["description"] = to_markdown(struct.__doc__ or "")
+        docs = read_field_docs(struct)
         for field, schema in component.get("properties", {}).items():
             if field in docs:
                 schema["description"] = docs[field]
     return components
 
 
-def _original_struct(struct: type) -> type:
+def _find_original_struct(struct: type) -> type:
     """What a struct was derived from at run time: that has its name, its module, and a source."""
     original: type = getattr(sys.modules[struct.__module__], struct.__name__, struct)
     return original
 
 
-def prose(docstring: str) -> str:
+def to_markdown(docstring: str) -> str:
     """A docstring as Markdown."""
     return inspect.cleandoc(docstring).replace("``", "`")
 
 
 @cache
-def field_docs(struct: type) -> dict[str, str]:
+def read_field_docs(struct: type) -> dict[str, str]:
     """The docstrings below the fields of a struct and of those that it is derived from."""
     docs: dict[str, str] = {}
     for kind in reversed(struct.__mro__):
         if issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct:
-            docs |= _own_field_docs(kind)
+            docs |= _read_own_field_docs(kind)
     return docs
 
 
-def _own_field_docs(struct: type) -> dict[str, str]:
+def _read_own_field_docs(struct: type) -> dict[str, str]:
     try:
         source = inspect.getsource(struct)
     except (OSError, TypeError):  # it was made at run time, or came without its source

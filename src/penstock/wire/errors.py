@@ -24,7 +24,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.model.conflicts import Conflict
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.keys import Key
 from penstock.wire import json
 
@@ -51,11 +51,11 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """As in the server's log; empty if no server answered."""
 
     @classmethod
-    def of(
+    def from_error(
         cls, code: str, message: str, details: Mapping[str, Any] | None = None, request_id: str = ""
     ) -> ErrorBody:
-        error = ErrorDetails(code=code, message=_valid_text(message), details=dict(details or {}))
-        return cls(error=error, request_id=_valid_text(request_id))
+        error = ErrorDetails(code=code, message=_make_valid_text(message), details=dict(details or {}))
+        return cls(error=error, request_id=_make_valid_text(request_id))
 
 
 _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
@@ -73,13 +73,13 @@ _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
 
 def encode_error(error: PenstockError, request_id: str) -> bytes:
     """An error as the body of an answer."""
-    return json.encode(build_failure(error, request_id), ErrorBody)
+    return json.encode(make_error_body(error, request_id), ErrorBody)
 
 
-def build_failure(error: PenstockError, request_id: str) -> ErrorBody:
+def make_error_body(error: PenstockError, request_id: str) -> ErrorBody:
     """An error as JSON can hold it."""
     details = {name: _encode_detail(value) for name, value in error.details.items()}
-    return ErrorBody.of(error.code, error.message, details, request_id)
+    return ErrorBody.from_error(error.code, error.message, details, request_id)
 
 
 def decode_error(status: int, body: bytes) -> PenstockError | None:
@@ -88,16 +88,16 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
     A newer server's error of a kind that is not known here becomes the nearest one that is.
     """
     try:
-        failure = json_decoder(ErrorBody).decode(body)
+        failure = get_json_decoder(ErrorBody).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return rebuild(failure, status)
+    return rebuild_error(failure, status)
 
 
-def rebuild(failure: ErrorBody, status: int) -> PenstockError:
+def rebuild_error(failure: ErrorBody, status: int) -> PenstockError:
     """An error as it was raised on the other side, with the id of the request that met it."""
     sent = failure.error
-    kind = _error_classes().get(sent.code) or kind_for(status)
+    kind = _list_error_classes().get(sent.code) or find_error_class(status)
     details = dict(sent.details)
     if issubclass(kind, CommitConflict):
         details["conflicts"] = _decode_conflicts(details.get("conflicts", ()))
@@ -107,7 +107,7 @@ def rebuild(failure: ErrorBody, status: int) -> PenstockError:
     return error
 
 
-def kind_for(status: int) -> type[PenstockError]:
+def find_error_class(status: int) -> type[PenstockError]:
     """The nearest kind of error for an HTTP status."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -117,35 +117,37 @@ def kind_for(status: int) -> type[PenstockError]:
 def _decode_conflicts(details: Any) -> tuple[Conflict, ...]:
     """Conflicts as values; none if some are of a kind that is not known here. The message names them too."""
     try:
-        conflicts: tuple[Conflict, ...] = json.read(msgspec.json.encode(details), tuple[Conflict, ...])
+        conflicts: tuple[Conflict, ...] = json.read_answer_json(
+            msgspec.json.encode(details), tuple[Conflict, ...]
+        )
     except UnsupportedFormat:
         return ()
     return conflicts
 
 
-def _error_classes() -> dict[str, type[PenstockError]]:
-    return {kind.code: kind for kind in _subclasses(PenstockError)}
+def _list_error_classes() -> dict[str, type[PenstockError]]:
+    return {kind.code: kind for kind in _list_subclasses(PenstockError)}
 
 
-def _subclasses(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+def _list_subclasses(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
     for subclass in kind.__subclasses__():
         yield subclass
-        yield from _subclasses(subclass)
+        yield from _list_subclasses(subclass)
 
 
 def _encode_detail(value: Any) -> Any:
     """A detail of an error as JSON can hold it."""
     if isinstance(value, str | Key):
-        return _valid_text(str(value))
+        return _make_valid_text(str(value))
     if isinstance(value, msgspec.Struct):
-        return json.dump(value, type(value))
+        return json.to_json_value(value, type(value))
     if isinstance(value, Mapping):
-        return {_valid_text(str(name)): _encode_detail(item) for name, item in value.items()}
+        return {_make_valid_text(str(name)): _encode_detail(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_encode_detail(item) for item in value]
-    return value if isinstance(value, int | float | bytes | datetime | None) else _valid_text(str(value))
+    return value if isinstance(value, int | float | bytes | datetime | None) else _make_valid_text(str(value))
 
 
-def _valid_text(text: str) -> str:
+def _make_valid_text(text: str) -> str:
     """Text without what JSON cannot carry: bytes in a path or an argument that are no characters."""
     return text.encode("utf-8", "backslashreplace").decode()

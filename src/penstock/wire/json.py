@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
 from penstock.model import decoders
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.wire.descriptions import add_descriptions
 from penstock.wire.json_types import JsonTypes, read_leaf
 
@@ -27,23 +27,27 @@ _PLACE = re.compile(r" - at `(key in )?\$\.?(.*)`$")
 
 def encode(value: Any, kind: Any) -> bytes:
     """A value of a type as JSON."""
-    return _encoder.encode(dump(value, kind))
+    return _encoder.encode(to_json_value(value, kind))
 
 
-def dump(value: Any, kind: Any) -> Any:
+def to_json_value(value: Any, kind: Any) -> Any:
     """A value of a type as what msgspec writes as its JSON, to be part of something larger."""
-    convert = _strict.of(kind).dump
+    convert = _strict.find_json_type(kind).dump
     return value if convert is None else convert(value)
 
 
-def dump_checked(value: Any, kind: Any) -> Any:
+def to_checked_json_value(value: Any, kind: Any) -> Any:
     """As ``dump``, for a value that a program made: one of another type is a ``msgspec.ValidationError``.
 
     JSON has fewer types than Python. Without this, bytes in the place of text would arrive as other text.
     """
-    written = dump(value, kind)
-    decoders.convert(
-        written, _strict.of(kind).type, from_attributes=True, builtin_types=_BUILT_IN, dec_hook=read_leaf
+    written = to_json_value(value, kind)
+    decoders.convert_value(
+        written,
+        _strict.find_json_type(kind).type,
+        from_attributes=True,
+        builtin_types=_BUILT_IN,
+        dec_hook=read_leaf,
     )
     return written
 
@@ -51,23 +55,25 @@ def dump_checked(value: Any, kind: Any) -> Any:
 def decode(data: bytes, kind: Any) -> Any:
     """A value of a type that somebody asks with: ``InvalidRequest`` for whatever it cannot be."""
     with _refuse_invalid():
-        return _build(_make_decoder(kind, True).decode(data), kind, _strict)
+        return _build_value(_make_decoder(kind, True).decode(data), kind, _strict)
 
 
 def convert(values: Mapping[str, Any], kind: Any) -> Any:
     """A struct, from the text of each field, or a list of texts where a field has several."""
     with _refuse_invalid():
-        converted = decoders.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
-        return _build(converted, kind, _strict)
+        converted = decoders.convert_value(
+            values, _strict.find_json_type(kind).type, strict=False, dec_hook=read_leaf
+        )
+        return _build_value(converted, kind, _strict)
 
 
-def read(data: bytes, kind: Any) -> Any:
+def read_answer_json(data: bytes, kind: Any) -> Any:
     """A value of a type that somebody answered with.
 
     What a newer version says in addition is ignored; ``UnsupportedFormat`` if it cannot be understood.
     """
     try:
-        return _build(_make_decoder(kind, False).decode(data), kind, _tolerant)
+        return _build_value(_make_decoder(kind, False).decode(data), kind, _tolerant)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidKey) as problem:
         raise UnsupportedFormat(f"the response cannot be parsed: {problem}") from None
 
@@ -78,8 +84,8 @@ def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     Descriptions are the docstrings of classes and fields.
     """
     schemas, components = msgspec.json.schema_components(
-        [_strict.of(kind).type for kind in kinds],
-        schema_hook=_leaf_schema,
+        [_strict.find_json_type(kind).type for kind in kinds],
+        schema_hook=_make_leaf_schema,
         ref_template="#/components/schemas/{name}",
     )
     whole = [list(schemas), add_descriptions(components, kinds)]
@@ -89,14 +95,14 @@ def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return pure[0], pure[1]
 
 
-def _build(twin_value: Any, kind: Any, twins: JsonTypes) -> Any:
-    build = twins.of(kind).build
+def _build_value(twin_value: Any, kind: Any, twins: JsonTypes) -> Any:
+    build = twins.find_json_type(kind).build
     return twin_value if build is None else build(twin_value)
 
 
 def _make_decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
     twins = _strict if strict else _tolerant
-    return json_decoder(twins.of(kind).type, dec_hook=read_leaf)
+    return get_json_decoder(twins.find_json_type(kind).type, dec_hook=read_leaf)
 
 
 @contextmanager
@@ -117,7 +123,7 @@ def _invalid_json_error(problem: str) -> InvalidRequest:
     return InvalidRequest(f"the request cannot be read, at '{match[2]}': {what}", field=match[2])
 
 
-def _leaf_schema(_: type) -> dict[str, Any]:
+def _make_leaf_schema(_: type) -> dict[str, Any]:
     """Of a key, the only type that is none of JSON's."""
     return {
         "type": "string",

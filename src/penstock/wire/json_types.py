@@ -23,7 +23,7 @@ from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
 from penstock.model import decoders
-from penstock.model.content import Content, content_types
+from penstock.model.content import Content, load_content_types
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change, Delete, Put, Unchanged
@@ -59,7 +59,7 @@ class JsonTypes:
         self._known: dict[Any, JsonType] = {}
         self._making = threading.RLock()
 
-    def of(self, kind: Any) -> JsonType:
+    def find_json_type(self, kind: Any) -> JsonType:
         twin = self._known.get(kind)
         if twin is None:
             with self._making:
@@ -69,7 +69,7 @@ class JsonTypes:
 
     def _make_json_type(self, kind: Any) -> JsonType:
         if kind is Key:
-            return JsonType(Key, _key_text)
+            return JsonType(Key, _write_key)
         if kind == ObjectId:
             return JsonType(_HEXADECIMAL, bytes.hex, bytes.fromhex)
         if kind is int:
@@ -77,34 +77,34 @@ class JsonTypes:
         if kind is datetime:
             return JsonType(_MOMENT)
         if kind is Content:
-            return self._union_type(tuple(content_types().values()))
+            return self._make_union_type(tuple(load_content_types().values()))
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return self._struct_type(kind)
+            return self._make_struct_type(kind)
         origin = get_origin(kind)
         if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-            return self._struct_type(kind)
+            return self._make_struct_type(kind)
         if origin is Annotated:
             inner, *notes = get_args(kind)
-            twin = self.of(inner)
+            twin = self.find_json_type(inner)
             return JsonType(Annotated[(twin.type, *notes)], twin.dump, twin.build)
         if origin in (Union, UnionType):
-            return self._union_type(get_args(kind))
+            return self._make_union_type(get_args(kind))
         if origin is tuple:
-            return self._tuple_type(get_args(kind))
+            return self._make_tuple_type(get_args(kind))
         if origin is dict:
-            return self._dict_type(*get_args(kind))
+            return self._make_dict_type(*get_args(kind))
         return JsonType(kind)
 
     # -- structs ---------------------------------------------------------------------------------------
 
-    def _struct_type(self, of: Any) -> JsonType:
+    def _make_struct_type(self, of: Any) -> JsonType:
         """Of a struct, or of a generic one with its types."""
-        parts = [(field, self.of(field.type)) for field in fields(of)]
+        parts = [(field, self.find_json_type(field.type)) for field in fields(of)]
         kind: type[msgspec.Struct] = get_origin(of) or of
-        tag_field, tag = _tag_of(kind)
+        tag_field, tag = _find_tag(kind)
         twin = msgspec.defstruct(
             kind.__name__,
-            [_declare(field, part) for field, part in parts],
+            [_declare_field(field, part) for field, part in parts],
             frozen=True,
             kw_only=True,
             forbid_unknown_fields=self._strict,
@@ -122,32 +122,34 @@ class JsonTypes:
 
     # -- containers ------------------------------------------------------------------------------------
 
-    def _union_type(self, members: tuple[Any, ...]) -> JsonType:
-        twins = {member: self.of(member) for member in members}
+    def _make_union_type(self, members: tuple[Any, ...]) -> JsonType:
+        twins = {member: self.find_json_type(member) for member in members}
         kind = _apply_type_arguments(Union, tuple(twin.type for twin in twins.values()))
         some = [member for member in members if member is not NoneType]
         if len(some) == 1:
             only = twins[some[0]]
-            return JsonType(kind, _unless_none(only.dump), _unless_none(only.build))
-        dumps = {_class_of(member): twin.dump for member, twin in twins.items() if twin.dump is not None}
-        builds = {_class_of(twin.type): twin.build for twin in twins.values() if twin.build is not None}
-        return JsonType(kind, _by_type(dumps), _by_type(builds))
+            return JsonType(kind, _convert_unless_none(only.dump), _convert_unless_none(only.build))
+        dumps = {_find_class(member): twin.dump for member, twin in twins.items() if twin.dump is not None}
+        builds = {_find_class(twin.type): twin.build for twin in twins.values() if twin.build is not None}
+        return JsonType(kind, _convert_by_type(dumps), _convert_by_type(builds))
 
-    def _tuple_type(self, members: tuple[Any, ...]) -> JsonType:
+    def _make_tuple_type(self, members: tuple[Any, ...]) -> JsonType:
         if len(members) == 2 and members[1] is Ellipsis:
-            member = self.of(members[0])
+            member = self.find_json_type(members[0])
             kind = _apply_type_arguments(tuple, (member.type, ...))
-            return JsonType(kind, _of_each(member.dump), _of_each(member.build))
-        twins = [self.of(member) for member in members]
+            return JsonType(kind, _convert_each(member.dump), _convert_each(member.build))
+        twins = [self.find_json_type(member) for member in members]
         kind = _apply_type_arguments(tuple, tuple(twin.type for twin in twins))
         return JsonType(
-            kind, _in_places([twin.dump for twin in twins]), _in_places([twin.build for twin in twins])
+            kind,
+            _convert_by_position([twin.dump for twin in twins]),
+            _convert_by_position([twin.build for twin in twins]),
         )
 
-    def _dict_type(self, key: Any, value: Any) -> JsonType:
-        keys, values = self.of(key), self.of(value)
+    def _make_dict_type(self, key: Any, value: Any) -> JsonType:
+        keys, values = self.find_json_type(key), self.find_json_type(value)
         kind = _apply_type_arguments(dict, (keys.type, values.type))
-        return JsonType(kind, _of_values(values.dump), _of_values(values.build))
+        return JsonType(kind, _convert_values(values.dump), _convert_values(values.build))
 
 
 def read_leaf(kind: type, value: Any) -> Any:
@@ -157,7 +159,7 @@ def read_leaf(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"there is no JSON for {kind}")
 
 
-def _tag_of(kind: type[msgspec.Struct]) -> tuple[str | None, str | None]:
+def _find_tag(kind: type[msgspec.Struct]) -> tuple[str | None, str | None]:
     """The field that tells a type from others, and what it says: as JSON names it, or as the type itself does
     if it is no array."""
     config = kind.__struct_config__
@@ -168,13 +170,13 @@ def _tag_of(kind: type[msgspec.Struct]) -> tuple[str | None, str | None]:
     return config.tag_field, config.tag
 
 
-def _key_text(key: Key) -> str:
+def _write_key(key: Key) -> str:
     if not isinstance(key, Key):
         raise TypeError(f"expected a Key, got {type(key).__name__}: use Key.parse")
     return str(key)
 
 
-def _class_of(kind: Any) -> Any:
+def _find_class(kind: Any) -> Any:
     """What the values of a type are instances of: of ``tuple[int, ...]``, say, tuples."""
     return get_origin(kind) or kind
 
@@ -184,14 +186,14 @@ def _apply_type_arguments(kind: Any, members: tuple[Any, ...]) -> Any:
     return kind[members]
 
 
-def _declare(field: FieldInfo, twin: JsonType) -> Any:
+def _declare_field(field: FieldInfo, twin: JsonType) -> Any:
     """A field as ``defstruct`` wants it, with its default."""
     if field.required:
         return field.name, twin.type
     if field.default_factory is not NODEFAULT:
         return field.name, twin.type, msgspec.field(default_factory=field.default_factory)
     written = twin.dump(field.default) if twin.dump is not None else field.default
-    default = decoders.convert(written, twin.type, from_attributes=True, dec_hook=read_leaf)
+    default = decoders.convert_value(written, twin.type, from_attributes=True, dec_hook=read_leaf)
     return field.name, twin.type, msgspec.field(default=default)
 
 
@@ -222,11 +224,11 @@ def _make_builder(kind: type[msgspec.Struct], parts: Mapping[str, JsonType]) -> 
     return build
 
 
-def _unless_none(convert: Convert | None) -> Convert | None:
+def _convert_unless_none(convert: Convert | None) -> Convert | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
-def _by_type(converts: Mapping[Any, Convert]) -> Convert | None:
+def _convert_by_type(converts: Mapping[Any, Convert]) -> Convert | None:
     if not converts:
         return None
 
@@ -237,15 +239,15 @@ def _by_type(converts: Mapping[Any, Convert]) -> Convert | None:
     return convert
 
 
-def _of_each(convert: Convert | None) -> Convert | None:
+def _convert_each(convert: Convert | None) -> Convert | None:
     return None if convert is None else lambda values: tuple([convert(value) for value in values])
 
 
-def _of_values(convert: Convert | None) -> Convert | None:
+def _convert_values(convert: Convert | None) -> Convert | None:
     return None if convert is None else lambda values: {key: convert(value) for key, value in values.items()}
 
 
-def _in_places(converts: list[Convert | None]) -> Convert | None:
+def _convert_by_position(converts: list[Convert | None]) -> Convert | None:
     if all(convert is None for convert in converts):
         return None
     return lambda values: tuple(

@@ -60,7 +60,7 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def form_of(kind: type[RoutedCall]) -> RequestForm:
+def make_request_form(kind: type[RoutedCall]) -> RequestForm:
     """Where the fields of a type of call go."""
     in_path = tuple(re.findall(r"{(\w+)}", kind.path))
     every = fields(cast("type[msgspec.Struct]", kind))
@@ -76,7 +76,7 @@ def form_of(kind: type[RoutedCall]) -> RequestForm:
     )
 
 
-def request_of(call: Any) -> WireRequest:
+def make_wire_request(call: Any) -> WireRequest:
     """A call as a request; ``InvalidRequest`` if it holds something that cannot be sent."""
     try:
         return _make_wire_request(call)
@@ -86,19 +86,19 @@ def request_of(call: Any) -> WireRequest:
         ) from None
 
 
-def call_of(kind: type[C], path: Mapping[str, str], rest: Any, headers: Mapping[str, str]) -> C:
+def read_call(kind: type[C], path: Mapping[str, str], rest: Any, headers: Mapping[str, str]) -> C:
     """The call behind a request, of which the path and the rest were read already."""
-    form = form_of(kind)
+    form = make_request_form(kind)
     values: dict[str, Any] = {name: path[name] for name in form.in_path}
     if rest is not None:
         values |= {field.name: getattr(rest, field.name) for field in form.rest_fields}
     key = headers.get(KEY_HEADER.lower())
     if form.has_key and key is not None:
-        values[KEY_FIELD] = _unquote(key)
+        values[KEY_FIELD] = _unquote_header(key)
     return kind(**values)
 
 
-def _unquote(header: str) -> str:
+def _unquote_header(header: str) -> str:
     try:
         return unquote_to_bytes(header.encode("latin-1")).decode()
     except UnicodeError:
@@ -107,7 +107,7 @@ def _unquote(header: str) -> str:
 
 def _make_wire_request(call: Any) -> WireRequest:
     kind: type[RoutedCall] = type(call)
-    form = form_of(kind)
+    form = make_request_form(kind)
     key = getattr(call, KEY_FIELD, None)
     headers = {KEY_HEADER: quote(key, safe=_PRINTABLE)} if key is not None else {}
     path = re.sub(r"{(\w+)}", lambda match: _quote_segment(match[1], getattr(call, match[1])), kind.path)
@@ -139,20 +139,20 @@ def _fields_to_send(call: Any, form: RequestForm) -> Iterator[tuple[str, Any]]:
     """The fields that are not what they are anyway, as JSON has them."""
     for field in form.rest_fields:
         value = getattr(call, field.name)
-        if field.required or value != _field_default(field):
+        if field.required or value != _get_field_default(field):
             yield field.name, _check_value(value, field)
 
 
 def _check_value(value: Any, field: FieldInfo) -> Any:
     try:
-        return json.dump_checked(value, field.type)
+        return json.to_checked_json_value(value, field.type)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(
             f"the argument '{field.name}' cannot be encoded: {problem}", field=field.name
         ) from None
 
 
-def _field_default(field: FieldInfo) -> Any:
+def _get_field_default(field: FieldInfo) -> Any:
     return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
 
 

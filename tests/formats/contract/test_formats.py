@@ -53,8 +53,8 @@ class TestLance(FormatContract):
     row_format = "lance"
     is_slow = True
     further_erase_steps: ClassVar = {
-        "fragments are written anew": (TableRewrite, "compact"),
-        "an index is made anew": (TableRewrite, "make_index"),
+        "fragments are written anew": (TableRewrite, "compact_fragments"),
+        "an index is made anew": (TableRewrite, "create_index"),
     }
 
     def prepare_erase(self, lake: Lake) -> None:

@@ -63,7 +63,7 @@ class DeltaLake:
         self.format = DeltaFormat(self.places, identity, clock, told, self.commits)
         self.kernel = Kernel(store, [self.format], clock=clock)
         with suppress(ReferenceExists):
-            self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+            self.kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
         self.owner = DeltaOwner(self.kernel, self.places, self.publisher, self.commits, identity)
         self.tables = self.owner.tables
         self.use(handover)
@@ -193,7 +193,7 @@ def doing_before_the_put(action: Callable[[], object]) -> type[Handover]:
 
 
 def published_snapshot(lake: DeltaLake, root: Path) -> LogSnapshot:
-    return load_snapshot(PlaceFiles(lake.places.at(str(root))))
+    return load_snapshot(PlaceFiles(lake.places.open_place(str(root))))
 
 
 def create(lake: DeltaLake, warehouse: Path, key: str = "t", branch: str = "main") -> Path:
@@ -209,4 +209,4 @@ def versioned(key: str, version: int, *paths: str) -> Change:
 
 
 def create_branch(kernel: Kernel, name: str) -> None:
-    kernel.references.create(name, Kind.BRANCH, kernel.references.get("main").head)
+    kernel.references.create_reference(name, Kind.BRANCH, kernel.references.get_reference("main").head)

@@ -150,7 +150,7 @@ class Table:
 
     def __init__(self, root: Path, places: Places) -> None:
         self.root = root
-        self.place = places.at(str(root))
+        self.place = places.open_place(str(root))
         self.files = PlaceFiles(self.place)
         (root / LOG / "_sidecars").mkdir(parents=True, exist_ok=True)
 

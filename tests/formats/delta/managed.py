@@ -38,7 +38,7 @@ from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.kernel.settings import Settings
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -79,7 +79,7 @@ class Owner:
         self.format = kind(self.places, self.identity, clock, self.publisher, self.commits, unpublished_max)
         self.kernel = Kernel(store, [self.format], Settings(write_timeout_s=30), clock)
         with suppress(ReferenceExists):
-            self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
+            self.kernel.references.create_reference("main", Kind.BRANCH, NO_COMMIT)
 
     def read(self, one: ObjectId) -> bytes:
         blob = self.kernel.objects.get(one)
@@ -120,8 +120,8 @@ class Owner:
         return self.content(key, branch)
 
     def branch(self, name: str, at: str = "main") -> Reference:
-        head = self.kernel.references.get(at).head
-        return self.kernel.references.create(name, Kind.BRANCH, head)
+        head = self.kernel.references.get_reference(at).head
+        return self.kernel.references.create_reference(name, Kind.BRANCH, head)
 
     def ask(
         self, intent: Intent, *, key: str = KEY, branch: str = "main", once: str | None = None
@@ -164,8 +164,8 @@ class Owner:
         return self.line(key, branch).latest
 
     def content(self, key: str = KEY, branch: str = "main") -> DeltaTable:
-        head = self.kernel.references.get(branch).head
-        content = content_of(self.kernel.objects, self.kernel.state(head).get(Key.parse(key).encode()))
+        head = self.kernel.references.get_reference(branch).head
+        content = read_content(self.kernel.objects, self.kernel.read_state(head).get(Key.parse(key).encode()))
         assert isinstance(content, DeltaTable)
         return content
 
@@ -199,7 +199,7 @@ class Owner:
         """The table as a reader sees it that knows nothing of Penstock, after everything is published."""
         content = self.content(key)
         self.publisher.publish(content)
-        return load_snapshot(PlaceFiles(self.places.at(content.location)))
+        return load_snapshot(PlaceFiles(self.places.open_place(content.location)))
 
 
 def add(path: str, day: str | None = None, *, data_change: bool = True) -> Add:

@@ -42,7 +42,7 @@ class Ratified:
     """A table whose versions a test ratifies; ``read`` reads the kernel objects that they need."""
 
     def __init__(self, location: str, places: Places, *, id: UUID = ID, published: int = -1) -> None:  # noqa: A002
-        self.place = places.at(location)
+        self.place = places.open_place(location)
         self.objects: dict[ObjectId, bytes] = {}
         self.bytes: dict[int, bytes] = {}
         declared = self._keep(TableDefinition(b"{}", b"{}"))

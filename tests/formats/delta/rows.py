@@ -16,7 +16,7 @@ from penstock.formats.delta.log.scan import to_arrow
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import DeletionVector, Metadata, Protocol
 from penstock.formats.delta.rows.file_writer import write_files
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import StructType, write_schema
 from tests.formats.delta.logs import Table, protocol
 
@@ -43,7 +43,7 @@ def protocol_for(schema: StructType) -> Protocol:
 
 def filled(table: Table, data: pa.Table, *partitioned_by: str, **options: Any) -> Metadata:
     """Make a table that holds some data, all of it in version 0."""
-    schema = schema_of(data.schema)
+    schema = make_schema(data.schema)
     metadata = metadata_for(schema, partitioned_by)
     adds = write_files(table.place, metadata, data, **options)
     table.commit(0, protocol_for(schema), metadata, *adds)

@@ -264,7 +264,7 @@ def test_a_table_that_is_handed_back_has_the_versions_that_it_had(
     lake.delta.adopt(root, KEY)
     lake.delta.release(KEY)
     with_places = Places()
-    found = load_snapshot(PlaceFiles(with_places.at(str(root)))).protocol
+    found = load_snapshot(PlaceFiles(with_places.open_place(str(root)))).protocol
     with_places.close()
     assert found == Protocol(min_reader_version=version[0], min_writer_version=version[1])
 

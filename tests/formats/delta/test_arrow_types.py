@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, schema_of
+from penstock.formats.rows.arrow_types import find_arrow_type, make_arrow_schema, make_schema
 from penstock.formats.rows.schema import parse_schema, write_schema
 
 PLAIN: list[tuple[Any, str]] = [
@@ -44,7 +44,7 @@ PLAIN: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("arrow", "delta"), PLAIN, ids=[str(arrow) for arrow, _ in PLAIN])
 def test_a_plain_type_becomes_the_one_that_holds_it(arrow: Any, delta: str) -> None:
-    (field,) = schema_of(pa.schema([("c", arrow)])).fields
+    (field,) = make_schema(pa.schema([("c", arrow)])).fields
     assert (field.type, field.nullable) == (delta, True)
 
 
@@ -61,9 +61,9 @@ def test_a_schema_comes_back_as_it_was() -> None:
             ),
         ]
     )
-    delta = parse_schema(write_schema(schema_of(schema)))
-    assert arrow_schema(delta.fields) == schema
-    assert schema_of(arrow_schema(delta.fields)) == delta
+    delta = parse_schema(write_schema(make_schema(schema)))
+    assert make_arrow_schema(delta.fields) == schema
+    assert make_schema(make_arrow_schema(delta.fields)) == delta
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_schema_comes_back_as_it_was() -> None:
 )
 def test_what_no_table_can_hold_is_refused_by_its_name(fields: list[Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
-        schema_of(pa.schema(fields))
+        make_schema(pa.schema(fields))
 
 
 @pytest.mark.parametrize("kind", ["void", "interval", "decimal"])
 def test_a_type_that_is_not_read_is_refused_by_its_name(kind: str) -> None:
     with pytest.raises(InvalidRequest, match=f"the column 'c' is of the type {kind}"):
-        arrow_type(kind, "c")
+        find_arrow_type(kind, "c")
 
 
 def test_whoever_lacks_arrow_is_told_how_to_get_it() -> None:

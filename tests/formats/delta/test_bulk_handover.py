@@ -82,7 +82,7 @@ def messages(lake: DeltaLake) -> list[str]:
     """What the commits of the default branch say, oldest first."""
     found, commit = list[str](), lake.tables.head()
     while commit != NO_COMMIT:
-        object_ = lake.kernel.history.commit(commit)
+        object_ = lake.kernel.history.read_commit(commit)
         found.append(object_.message)
         commit = object_.parent
     return found[::-1]

@@ -49,7 +49,7 @@ def main(lake: Lake) -> Side:
 def begin(lake: Lake, *parts: str | None, target: str = "main") -> TransactionRecord:
     """A serializable transaction that has read parts of the table, and written elsewhere."""
     transactions = Transactions(lake.kernel)
-    known = transactions.begin(uuid4().hex, target, isolation=Isolation.SERIALIZABLE)
+    known = transactions.begin_transaction(uuid4().hex, target, isolation=Isolation.SERIALIZABLE)
     transactions.note_reads(known.transaction.id, [Read(key=Key.parse(KEY), part=part) for part in parts])
     elsewhere = Put(Key("elsewhere"), IcebergTable(metadata_location=f"s3://b/{known.transaction.id}"))
     lake.kernel.commit(known.transaction.branch, [elsewhere])
@@ -59,7 +59,7 @@ def begin(lake: Lake, *parts: str | None, target: str = "main") -> TransactionRe
 def why(lake: Lake, known: TransactionRecord) -> str:
     """Why it does not land; nothing if it does."""
     try:
-        Transactions(lake.kernel).commit(known.transaction.id, CommitMeta(message="landed"))
+        Transactions(lake.kernel).commit_transaction(known.transaction.id, CommitMeta(message="landed"))
     except MergeConflict as refused:
         (conflict,) = refused.conflicts
         return str(conflict)
@@ -183,12 +183,12 @@ def test_a_condition_that_cannot_be_understood_is_about_all_rows(lake: Lake, mai
 
 def test_what_was_read_and_overwritten_loses_nobodys_append(lake: Lake, main: Side) -> None:
     transactions = Transactions(lake.kernel)
-    known = transactions.begin(uuid4().hex, "main")
+    known = transactions.begin_transaction(uuid4().hex, "main")
     transactions.note_reads(known.transaction.id, [Read(key=Key.parse(KEY))])
     Side(lake, known.transaction.branch).overwrite(100)
     main.append(7)
     with pytest.raises(MergeConflict, match="was read by this transaction"):
-        transactions.commit(known.transaction.id, CommitMeta())
+        transactions.commit_transaction(known.transaction.id, CommitMeta())
     assert 7 in main.ids()
 
 

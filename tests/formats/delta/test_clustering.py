@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.clustering import CLUSTERING, DOMAIN, parse
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE
 from penstock.formats.delta.rows.file_writer import write_files
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table as LakeTable
 from tests.formats.delta.logs import Table, add, protocol
@@ -41,7 +41,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def clustered(table: Table, told: Any = (("name",), ("part", "x"))) -> None:
     """A table as Delta Spark makes it."""
     domain = DomainMetadata(domain=DOMAIN, configuration=json.dumps({"clusteringColumns": told}))
-    about = metadata_for(schema_of(ROWS.schema), properties=FEW)
+    about = metadata_for(make_schema(ROWS.schema), properties=FEW)
     files = write_files(table.place, about, ROWS, clustering=parse_clustering(domain.configuration))
     table.commit(0, protocol(CLUSTERING, "domainMetadata"), about, domain, *files)
 
@@ -141,7 +141,7 @@ def test_files_of_other_writers_without_statistics_of_clustering_columns_are_ref
 
 def test_what_protects_checkpoints_stays_through_writes_and_restores(table: Table, lake: Lake) -> None:
     """As a table is from which Delta Spark has dropped a feature."""
-    schema = schema_of(ROWS.schema)
+    schema = make_schema(ROWS.schema)
     before, after = metadata_for(schema), metadata_for(schema, properties={PROTECTED_BEFORE: "1"})
     files = write_files(table.place, before, ROWS)
     table.commit(0, protocol(reader=("deletionVectors",)), before, *files)

@@ -208,7 +208,7 @@ def test_a_file_whose_writing_was_not_answered_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = UnsurePlaces()
-    place = places.at(str(tmp_path / "table"))
+    place = places.open_place(str(tmp_path / "table"))
     assert stage(place, "_penstock/a.json", b"data")
     monkeypatch.setattr(Unsure, "writes", False)
     assert stage(place, "_penstock/a.json", b"data")

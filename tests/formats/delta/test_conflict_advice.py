@@ -15,7 +15,7 @@ from penstock import Delete, DeltaTable, IcebergTable, Key, Lake, Put
 from penstock.errors import CommitConflict, MergeConflict
 from penstock.formats.delta.branch_log import replacements
 from penstock.formats.delta.protocol import conflicts
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
@@ -32,8 +32,8 @@ Work = Callable[[Side], object]
 def store(tmp_path: Path) -> MemoryStore:
     """A lake that any number of processes may open."""
     store = MemoryStore()
-    Kernel(store).references.create("main", Kind.BRANCH, NO_COMMIT)
-    write_description(store, new_description(0, "main", str(tmp_path), ()))
+    Kernel(store).references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+    write_description(store, make_description(0, "main", str(tmp_path), ()))
     return store
 
 

@@ -402,7 +402,7 @@ def test_a_stale_view_of_a_promise_takes_nothing_back(lake: DeltaLake, root: Pat
     lake.owner.adopt(str(root))
     seen = lake.tables.head()
     stale: list[DeltaTable] = []
-    for one, _ in lake.kernel.walk(seen):
+    for one, _ in lake.kernel.walk_commits(seen):
         content = lake.tables.content(one, ORDERS)
         if isinstance(content, DeltaTable):
             stale.append(content)
@@ -438,7 +438,7 @@ def test_a_promise_that_was_kept_counts_though_its_commit_was_cleaned_up(
     with opened(store, handover=dying("_put_conversion", before=False)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
-        checkpoint(lake.places.at(str(root)), 2, 0)
+        checkpoint(lake.places.open_place(str(root)), 2, 0)
         for version in range(3):
             (root / str(CommitName(version))).unlink()
         lake.use(Handover)
@@ -499,7 +499,7 @@ def test_there_must_be_a_table_to_adopt(lake: DeltaLake, tmp_path: Path) -> None
 
 
 def test_storage_that_overwrites_needs_the_word_of_the_only_writer(lake: DeltaLake, root: Path) -> None:
-    lake.places.at(str(root))._shared.keeps_conditions = False
+    lake.places.open_place(str(root))._shared.keeps_conditions = False
     with pytest.raises(InvalidRequest, match="--sole-writer"):
         lake.owner.adopt(str(root))
     assert not lake.has("orders")

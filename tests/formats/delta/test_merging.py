@@ -44,7 +44,7 @@ def merge(owner: Owner, source: str, into: str, options: MergeOptions = MergeOpt
 
 
 def head(owner: Owner, branch: str = "main") -> ObjectId:
-    return owner.kernel.references.get(branch).head
+    return owner.kernel.references.get_reference(branch).head
 
 
 def branched(owner: Owner, *names: str, **how: object) -> None:

@@ -29,9 +29,9 @@ class Watched(Places):
 
     visits = 0
 
-    def at(self, location: str) -> Place:
+    def open_place(self, location: str) -> Place:
         self.visits += 1
-        return super().at(location)
+        return super().open_place(location)
 
 
 @contextmanager
@@ -98,7 +98,9 @@ def costs(directory: Path, fill: Callable[[Owner, int], None], number: int) -> d
         counting, places = CountingStore(store), Watched()
         with owning(counting, directory, places) as owner:
             before, latest = counting.counts, owner.line().latest
-            owner.kernel.merge(owner.kernel.references.get(name).head, "main", CommitMeta(message="land"))
+            owner.kernel.merge(
+                owner.kernel.references.get_reference(name).head, "main", CommitMeta(message="land")
+            )
             assert owner.line().latest == latest + 1
             found[name] = counting.counts - before, places.visits
     store.close()

@@ -40,7 +40,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 def merge(owner: Owner, content: AnyContent) -> None:
-    head = owner.kernel.references.get("dev").head
+    head = owner.kernel.references.get_reference("dev").head
     owner.kernel.merge(head, "main", META, MergeOptions({Key.parse(KEY): KeyMerge(content=content)}))
 
 
@@ -97,7 +97,7 @@ def test_a_forced_merge_does_not_put_another_table_where_one_is_managed(tmp_path
     owner.kernel.commit("dev", [Put(key, msgspec.structs.replace(plain, location="/moved"))])
     owner.kernel.commit("main", [Delete(key)])
     managed = owner.create()
-    head = owner.kernel.references.get("dev").head
+    head = owner.kernel.references.get_reference("dev").head
     with pytest.raises(MergeConflict):
         owner.kernel.merge(head, "main", META, MergeOptions({key: KeyMerge(mode=MergeMode.FORCE)}))
     assert owner.content() == managed

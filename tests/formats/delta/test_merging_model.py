@@ -104,7 +104,7 @@ class Life:
     def revert(self, branch: str) -> None:
         """Undo the newest commit of a branch, unless it is a merge or the first one."""
         head = self.head(branch)
-        commit = self.owner.kernel.history.commit(head)
+        commit = self.owner.kernel.history.read_commit(head)
         is_shared = head in self.overwrites and self.shared(head, branch)
         if commit.further_parents or commit.parent not in self.at or is_shared:
             return
@@ -149,7 +149,7 @@ class Life:
         return (self.live[stays] | (comes_to - was)) - (was - comes_to)
 
     def head(self, branch: str) -> ObjectId:
-        return self.owner.kernel.references.get(branch).head
+        return self.owner.kernel.references.get_reference(branch).head
 
     def note(self, branch: str) -> None:
         self.at[self.head(branch)] = self.live[branch]

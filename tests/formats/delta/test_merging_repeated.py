@@ -34,7 +34,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 def head(owner: Owner, branch: str = "main") -> ObjectId:
-    return owner.kernel.references.get(branch).head
+    return owner.kernel.references.get_reference(branch).head
 
 
 def merge(owner: Owner, source: str, into: str = "main") -> None:

@@ -44,9 +44,9 @@ class Guarded(Places):
         finally:
             self._turn.now = False
 
-    def at(self, location: str) -> Place:
+    def open_place(self, location: str) -> Place:
         assert not getattr(self._turn, "now", False), "table storage was touched at a turn"
-        return super().at(location)
+        return super().open_place(location)
 
 
 class Interrupted(DeltaFormat):
@@ -108,7 +108,7 @@ class Racing(Owner):
         self.kernel.merge(self.head(source), into, CommitMeta(), options)
 
     def head(self, branch: str = "main") -> ObjectId:
-        return self.kernel.references.get(branch).head
+        return self.kernel.references.get_reference(branch).head
 
 
 @pytest.fixture

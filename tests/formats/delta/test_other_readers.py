@@ -172,14 +172,14 @@ def test_a_table_in_a_bucket_is_what_deltalake_says(
     for name, value in options.items():
         monkeypatch.setenv(name, value)
     with opening() as places:
-        found = PlaceFiles(places.at(url))
+        found = PlaceFiles(places.open_place(url))
         assert found.url == url
         for version in range(6):
             theirs = DeltaTable(url, version=version, storage_options=options)
             ours = load_snapshot(found, version)
             assert files_of(ours) == files_of_deltalake(theirs)
             assert (ours.segment.checkpoint is None) == (version < 2)
-        made = checkpoint(places.at(url), 4, 0)
+        made = checkpoint(places.open_place(url), 4, 0)
         assert made is not None
         ours = load_snapshot(found, 4)
         assert ours.segment.names == ()

@@ -175,7 +175,7 @@ def test_creating_at_a_place_that_storage_may_overwrite_needs_the_word_of_the_on
     lake: DeltaLake, tmp_path: Path
 ) -> None:
     where = str(tmp_path / "t")
-    lake.places.at(where)._shared.keeps_conditions = False
+    lake.places.open_place(where)._shared.keeps_conditions = False
     with pytest.raises(InvalidRequest, match="--sole-writer"):
         lake.owner.create("main", T, NEW, location=where)
     assert lake.owner.create("main", T, NEW, location=where, sole_writer=True).version == 0

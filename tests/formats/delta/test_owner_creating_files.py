@@ -248,7 +248,7 @@ def test_a_table_with_files_that_is_created_on_a_branch_arrives_by_a_merge(
     )
     made(lake, tmp_path, new([file], identity), branch="dev")
     assert not lake.has("t")
-    head = lake.kernel.references.get("dev").head
+    head = lake.kernel.references.get_reference("dev").head
     lake.kernel.merge(head, "main", CommitMeta(message="merge"), MergeOptions())
     assert lake.line("t").latest == 0
     lake.owner.publish("main", T)

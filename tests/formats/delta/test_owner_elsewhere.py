@@ -79,7 +79,7 @@ def test_a_dropped_table_that_was_taken_by_another_lake_is_left_alone(
     theirs = log_bytes(dropped, 2)
     with opened(store) as lake:
         assert lake.owner.catch_up() == 0
-        assert lake.publisher.backlog() == ()
+        assert lake.publisher.list_unpublished() == ()
     assert (log_bytes(dropped, 2), log_bytes(dropped, 3)) == (theirs, None)
 
 
@@ -116,7 +116,7 @@ def test_k12_a_copy_of_a_lake_publishes_nothing(copied: tuple[DeltaLake, Path]) 
     copy.publisher.table_committed(T, content, is_default=True)
     copy.publisher.table_committed(T, copy.content("t", "dev"), is_default=False)
     assert copy.owner.catch_up() == 0
-    assert copy.publisher.backlog() == ()
+    assert copy.publisher.list_unpublished() == ()
     assert not copy.publisher.wait(content.id, 1, 0.0)
     with pytest.raises(ManagedElsewhere, match=r"belongs to lake lake-1 at https://lake\.example"):
         copy.owner.publish("main", T)
@@ -146,7 +146,7 @@ def test_k12_a_table_whose_owner_cannot_be_read_now_is_published_later_if_it_is_
         is_published = publisher.wait(content.id, 1, 0.0)
     assert is_published == (lake_id == "lake-1")
     assert (log_bytes(root, 1) is not None) == is_published
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
 
 
 def test_k12_who_would_change_a_log_can_ask_whose_it_is(

@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import CommitConflict, MergeConflict, TableConflict
-from penstock.kernel.ledger import FOLDERS_MAX, folders_above
+from penstock.kernel.ledger import FOLDERS_MAX, list_folders_above
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -154,8 +154,8 @@ def test_the_place_of_a_promise_that_was_kept_is_not_its_predecessors_again(
     ],
 )
 def test_the_folders_above_a_location(location: str, folders: tuple[str, ...]) -> None:
-    assert folders_above(location) == folders
+    assert list_folders_above(location) == folders
 
 
 def test_only_so_many_folders_above_a_location_are_looked_at() -> None:
-    assert len(folders_above("/x" * 500)) == FOLDERS_MAX
+    assert len(list_folders_above("/x" * 500)) == FOLDERS_MAX

@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.transaction import PartitionFilter, Partiti
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 from tests.formats.delta.legal_commits import schema_string
 
 SCHEMA = schema_string(
@@ -214,7 +214,7 @@ def test_no_pattern_takes_long_to_be_compared() -> None:
 
 
 def test_partitions_are_stored_as_before_where_they_have_no_condition() -> None:
-    class_of = decoder(PartitionFilter).decode
+    class_of = make_decoder(PartitionFilter).decode
     assert encode(PartitionFilter({"day": ("1", None)})) == encode({"values": {"day": ("1", None)}})
     assert class_of(encode({"values": {}})) == PartitionFilter()
     assert class_of(encode(PartitionFilter(where="n = 1"))) == PartitionFilter(where="n = 1")

@@ -20,7 +20,7 @@ from penstock.formats.rows.predicates import (
     OneOf,
     Or,
     Predicate,
-    columns_of,
+    list_columns,
 )
 from penstock.formats.rows.schema import Field, StructType, Type
 
@@ -162,7 +162,7 @@ def test_a_long_list_of_conditions_is_not_nested() -> None:
     found = parse_predicate(text, SCHEMA)
     assert isinstance(found, Or)
     assert len(found.parts) == 5000
-    assert len([*columns_of(found)]) == 5000
+    assert len([*list_columns(found)]) == 5000
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ NAME = "_penstock/bodies/mine.json"
 def owner(tmp_path: Path) -> Iterator[Owner]:
     store = MemoryStore()
     owner = Owner(store, tmp_path)
-    place = owner.places.at(owner.create().location)
+    place = owner.places.open_place(owner.create().location)
     place.create(NAME, BODY)
     yield owner
     owner.close()

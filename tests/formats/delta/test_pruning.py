@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.actions import Add, write_action
 from penstock.formats.delta.rows.file_writer import partition_text
 from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
-from penstock.formats.rows.arrow_types import arrow_schema
+from penstock.formats.rows.arrow_types import make_arrow_schema
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
@@ -38,7 +38,7 @@ from penstock.formats.rows.predicates import (
     Or,
     Predicate,
 )
-from penstock.formats.rows.row_filter import rows_where
+from penstock.formats.rows.row_filter import select_matching_rows
 from penstock.formats.rows.schema import Field, StructType, Type
 from tests.chance import examples
 from tests.formats.delta.logs import add
@@ -212,7 +212,7 @@ def pattern(like: str) -> re.Pattern[str]:
 
 
 def batch_of(rows: list[dict[str, Any]]) -> Any:
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA.fields))
+    return pa.RecordBatch.from_pylist(rows, schema=make_arrow_schema(SCHEMA.fields))
 
 
 def texts(value: dict[str, Any]) -> dict[str, str | None]:
@@ -222,7 +222,7 @@ def texts(value: dict[str, Any]) -> dict[str, str | None]:
 @settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_rows_stay_for_which_the_condition_is_true(case: Case) -> None:
-    found = rows_where(case.predicate, batch_of(case.seen)).to_pylist()
+    found = select_matching_rows(case.predicate, batch_of(case.seen)).to_pylist()
     expected = [row for row in case.seen if truth(case.predicate, row)]
     assert repr(found) == repr(batch_of(expected).to_pylist())
 
@@ -358,7 +358,7 @@ def test_a_condition_with_thousands_of_parts_is_judged() -> None:
     ):
         predicate = parse_predicate(where, SCHEMA)
         rows = [dict.fromkeys(SCHEMA_NAMES) | {"whole": whole} for whole in (0, 7_999, 8_000, None)]
-        assert rows_where(predicate, batch_of(rows)).column("whole").to_pylist() == [7_999]
+        assert select_matching_rows(predicate, batch_of(rows)).column("whole").to_pylist() == [7_999]
         for whole, stays in ((7_999, True), (8_000, False)):
             stats = {"minValues": {"whole": whole}, "maxValues": {"whole": whole}}
             file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=json.dumps(stats))

@@ -81,7 +81,7 @@ def test_who_is_told_publishes_in_the_background(table: Ratified, places: Places
     assert table.log() == table.ratified(0, 5)
     assert not publisher.wait(ID, 6, 0.0)
     publisher.close(WAIT_S)
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
 
 
 def test_how_far_a_log_is_published_is_found_by_looking(table: Ratified, places: Places) -> None:
@@ -148,7 +148,7 @@ def test_r19_a_foreign_file_stops_its_table_and_stays(
         assert alarm.value.details["name"] == str(CommitName(version))
     assert table.log() == table.ratified(0, version - 1) | {version: theirs}
     assert not publisher.wait(ID, version, WAIT_S), "nobody waits for an administrator"
-    (behind,) = publisher.backlog()
+    (behind,) = publisher.list_unpublished()
     assert isinstance(behind.problem, ForeignCommit)
     assert (behind.key, behind.published, behind.latest) == (KEY, version - 1, 5)
     assert behind.since_us == (TIME_MS + version) * 1000
@@ -157,12 +157,14 @@ def test_r19_a_foreign_file_stops_its_table_and_stays(
 
     if version:
         assert publisher.publish(content, version - 1) == version - 1
-        assert [one.problem is None for one in publisher.backlog()] == [False], "that changes nothing"
+        assert [one.problem is None for one in publisher.list_unpublished()] == [False], (
+            "that changes nothing"
+        )
     table.place.delete([str(CommitName(version))])
     assert publisher.publish(content, version) == version
-    assert [one.problem for one in publisher.backlog()] == [None] * (version < 5)
+    assert [one.problem for one in publisher.list_unpublished()] == [None] * (version < 5)
     assert publisher.publish(content) == 5
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
     assert table.log() == table.ratified(0, 5)
 
 
@@ -199,13 +201,13 @@ def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Pla
     publisher.table_committed(Key.parse("sales.good"), ratify(good, 1), is_default=True)
     assert publisher.wait(other, 2, WAIT_S)
     assert meter.snapshot().count(metrics.PUBLISH_ERRORS) == 1, "nothing is tried in vain"
-    assert [one.key for one in publisher.backlog()] == [KEY]
+    assert [one.key for one in publisher.list_unpublished()] == [KEY]
     assert bad.log() == {0: b"theirs"}
 
     bad.place.delete([str(CommitName(0))])
     publisher.publish(last)
     assert publisher.wait(ID, 2, WAIT_S)
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
     publisher.close(WAIT_S)
 
 
@@ -324,7 +326,7 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
     on_disk.place.create(str(CommitName(0)), b"somebody was faster")
     with pytest.raises(ForeignCommit):
         publisher.publish(content)
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
 
 
 def test_a_table_that_is_released_is_published_to_its_end(on_disk: Ratified, places: Places) -> None:
@@ -368,15 +370,15 @@ def test_figures_tell_how_much_is_not_published_and_for_how_long(on_disk: Ratifi
     meter = Metrics()
     publisher = publishing(on_disk, places, meter=meter, clock=lambda: (TIME_MS + 12_000) * 1000)
     publisher.table_committed(KEY, ratify(on_disk, 40), is_default=True)
-    publisher.measure()
+    publisher.report_metrics()
     assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 40
     assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 12.0
     publisher.publish(on_disk.content, 9)
-    publisher.measure()
+    publisher.report_metrics()
     assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 30
     assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 11.99
     assert publisher.wait(ID, 39, WAIT_S)
-    publisher.measure()
+    publisher.report_metrics()
     assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 0
     assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 0.0
     assert meter.snapshot().count(metrics.PUBLISHED) == 40

@@ -183,7 +183,7 @@ def test_a_body_that_changed_is_not_published(table: Ratified, places: Places) -
     assert table.log() == table.ratified(0, 0)
     with pytest.raises(InvalidLog):
         careful.materialise(content)
-    assert [one.problem is None for one in careful.backlog()] == [False]
+    assert [one.problem is None for one in careful.list_unpublished()] == [False]
     table.place.put(body, good)
     assert careful.publish(content) == 1
     assert table.log() == table.ratified(0, 1)

@@ -263,7 +263,7 @@ def test_storage_that_is_in_trouble_is_tried_again(tmp_path: Path, caplog: pytes
     publisher.table_committed(KEY, table.held(), is_default=True)
     assert publisher.wait(ID, 0, WAIT_S)
     publisher.close(WAIT_S)
-    assert publisher.backlog() == ()
+    assert publisher.list_unpublished() == ()
     assert table.log() == table.ratified(0, 0)
     assert meter.snapshot().count(metrics.PUBLISH_ERRORS, error="unavailable") == 2
     assert meter.snapshot().count(metrics.PUBLISH_ERRORS, error="denied") == 1
@@ -361,9 +361,9 @@ def test_who_lost_its_lease_stops_before_the_next_write(
 
     def sleep_and_lose(_: Careless, step: str) -> None:
         if step.endswith(str(CommitName(1))):
-            assert there.take(f"delta/{ID}") is None
+            assert there.take_lease(f"delta/{ID}") is None
             now_s[0] += there.good_s + 1
-            assert there.take(f"delta/{ID}") is not None
+            assert there.take_lease(f"delta/{ID}") is not None
 
     monkeypatch.setattr(Careless, "at", sleep_and_lose)
     publisher = publishing(table, careless, leases=here)
@@ -404,7 +404,7 @@ def test_storage_that_knows_no_conditions_is_used_with_a_lease(unknowing: Places
     content = ratify(table, 6)
     assert not table.place.keeps_conditions
     store = MemoryStore()
-    held = Leases(store).take(f"delta/{ID}")
+    held = Leases(store).take_lease(f"delta/{ID}")
     assert held is not None
     with pytest.raises(Unavailable, match="another process is publishing"):
         publishing(table, unknowing, leases=Leases(store)).publish(content)
@@ -415,11 +415,11 @@ def test_storage_that_knows_no_conditions_is_used_with_a_lease(unknowing: Places
     names = publisher.materialise(content)
     assert list(table.place.read(names.values())) == [table.bytes[version] for version in range(6)]
     assert not table.place.create(str(CommitName(3)), b"another")
-    assert unknowing.at("s3://bucket").list("orders/_penstock/probe") == []
+    assert unknowing.open_place("s3://bucket").list("orders/_penstock/probe") == []
 
 
 def test_storage_that_is_away_is_not_taken_for_one_that_knows_no_conditions(unknowing: Places) -> None:
-    place = unknowing.at("s3://bucket/orders")
+    place = unknowing.open_place("s3://bucket/orders")
     Unknowing.is_away = True
     with pytest.raises(OutcomeUnknown):
         place.create("a", b"1")

@@ -72,7 +72,7 @@ def test_a_new_lake_takes_a_table_back_from_its_published_log(
     assert (recovered.published, recovered.made.version, recovered.doubtful) == (2, 3, ())
     assert recovered.lost.lake == "lost"
     assert lake.line("orders").phase is OwnershipPhase.OWNED
-    snapshot = load_snapshot(PlaceFiles(lake.places.at(str(root))))
+    snapshot = load_snapshot(PlaceFiles(lake.places.open_place(str(root))))
     owner = owner_of(snapshot.protocol, snapshot.metadata)
     assert owner is not None
     assert (owner.lake, owner.table) == ("new", recovered.made.id)

@@ -23,7 +23,7 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.rows.file_writer import write_files
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType
 from penstock.storage.places import Place, Places
 from tests.formats.delta.logs import Table, add, protocol, remove
@@ -231,7 +231,7 @@ def test_others_leave_out_no_file_that_they_need(table: Table, duckdb: Any, wher
 
 
 def vectored(table: Table, data: pa.Table, vector: DeletionVector) -> None:
-    schema = schema_of(data.schema)
+    schema = make_schema(data.schema)
     metadata = metadata_for(schema, properties={"delta.enableDeletionVectors": "true"})
     (file,) = write_files(table.place, metadata, data)
     with_vector = msgspec.structs.replace(file, deletion_vector=vector)
@@ -379,7 +379,7 @@ def test_files_that_lack_columns_or_hold_narrower_types_are_read_as_the_table_is
     )
     older = put_file(table, "older.parquet", pa.table({"whole": pa.array([7], pa.int16())}))
     first = put_file(table, "old.parquet", old)
-    table.commit(0, protocol(reader=("timestampNtz",)), metadata_for(schema_of(now)), first, older)
+    table.commit(0, protocol(reader=("timestampNtz",)), metadata_for(make_schema(now)), first, older)
     found = ours(table)
     found.validate(full=True)
     assert found.schema == pa.schema([pa.field(one.name, ours_type(one.type)) for one in now])
@@ -419,7 +419,7 @@ def test_times_of_older_engines_are_read(table: Table) -> None:
     times = [datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), datetime(2400, 1, 1, tzinfo=UTC), None]
     data = pa.table({"moment": pa.array(times, UTC_US)})
     file = put_file(table, "a.parquet", data, use_deprecated_int96_timestamps=True)
-    table.commit(0, protocol(), metadata_for(schema_of(data.schema)), file)
+    table.commit(0, protocol(), metadata_for(make_schema(data.schema)), file)
     assert ours(table)["moment"].to_pylist() == times
 
 
@@ -540,9 +540,9 @@ def test_a_table_in_a_bucket_is_written_and_read(s3_place: S3Place, monkeypatch:
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_place.endpoint or "")
     monkeypatch.setattr(scan, "WHOLE_MAX_BYTES", 100)
     places = Places()
-    place = places.at(f"s3://{s3_place.bucket}/{s3_place.prefix}/some/table")
+    place = places.open_place(f"s3://{s3_place.bucket}/{s3_place.prefix}/some/table")
     data = pa.table({"id": range(len(ODD)), "part": ODD})
-    metadata = metadata_for(schema_of(data.schema), ["part"])
+    metadata = metadata_for(make_schema(data.schema), ["part"])
     adds = write_files(place, metadata, data)
     assert place.create(str(CommitName(0)), write_commit([protocol(), metadata, *adds]))
     found = scan.to_arrow(load_snapshot(PlaceFiles(place)), place, where="id >= 0")

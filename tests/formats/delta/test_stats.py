@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.rows.stats import Statistics, cut_largest, cut_smallest, indexed_leaves
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from tests.formats.delta.rows import metadata_for
 
 NAN, INF = float("nan"), float("inf")
@@ -23,7 +23,9 @@ INNER = pa.struct([("x", pa.int64()), ("y", pa.string())])
 
 def stats_of(data: pa.Table, *partitioned_by: str, **properties: str) -> dict[str, Any]:
     metadata = metadata_for(
-        schema_of(data.schema), partitioned_by, {f"delta.{name}": value for name, value in properties.items()}
+        make_schema(data.schema),
+        partitioned_by,
+        {f"delta.{name}": value for name, value in properties.items()},
     )
     statistics = Statistics(indexed_leaves(metadata))
     for batch in data.to_batches(max_chunksize=2):
@@ -95,7 +97,7 @@ def test_rows_nulls_and_bounds_are_noted_as_the_protocol_has_them() -> None:
 def test_decimals_are_written_with_all_their_digits() -> None:
     value = Decimal("12345678901234567890123456.78")
     data = pa.table({"money": pa.array([value], pa.decimal128(38, 2))})
-    statistics = Statistics(indexed_leaves(metadata_for(schema_of(data.schema))))
+    statistics = Statistics(indexed_leaves(metadata_for(make_schema(data.schema))))
     statistics.add(data.to_batches()[0])
     assert json.loads(statistics.json(), parse_float=Decimal)["maxValues"] == {"money": value}
 

@@ -19,7 +19,7 @@ from penstock.errors import InvalidRequest, OutcomeUnknown, StorageFull, Unavail
 from penstock.formats.delta.protocol.actions import Add, decode_path
 from penstock.formats.delta.protocol.lint_files import path_fault
 from penstock.formats.delta.rows.file_writer import partition_folder, partition_text, write_files
-from penstock.formats.rows.arrow_types import arrow_schema, loosened, schema_of
+from penstock.formats.rows.arrow_types import allow_nulls, make_arrow_schema, make_schema
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type
 from penstock.storage.places import Place
 from tests.formats.delta.logs import Table
@@ -156,7 +156,7 @@ def test_what_loses_nothing_is_cast(
     )
     found = written(table, schema(c=kind), pa.table({"c": array}))
     assert found["c"].to_pylist() == expected
-    assert found.schema == arrow_schema(schema(c=loosened(kind)).fields)
+    assert found.schema == make_arrow_schema(schema(c=allow_nulls(kind)).fields)
 
 
 LOSSY: list[tuple[Type, Any, list[Any]]] = [
@@ -259,7 +259,7 @@ def test_slices_of_nested_data_are_written_as_they_are(table: Table) -> None:
         ]
     )
     data = pa.Table.from_pylist(rows, schema=given).slice(5, 9)
-    found = written(table, schema_of(wanted), data)
+    found = written(table, make_schema(wanted), data)
     assert found.to_pylist() == [
         row if row is nothing else row | {"list": [row["list"][0] | {"y": None}, None]} for row in rows[5:14]
     ]
@@ -298,7 +298,7 @@ def test_a_stream_becomes_files_of_about_the_wanted_size(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
-    of = schema_of(stream(1).schema)
+    of = make_schema(stream(1).schema)
     found = written(table, of, stream(40), target_file_bytes=64_000)
     assert as_rows(found) == as_rows(stream(40).read_all())
     sizes = [one.stat().st_size for one in data_files(table.root)]
@@ -312,13 +312,13 @@ def test_a_table_in_one_piece_becomes_files_of_about_the_wanted_size(
 ) -> None:
     monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
     data = stream(40).read_all().combine_chunks()
-    found = written(table, schema_of(data.schema), data, target_file_bytes=64_000)
+    found = written(table, make_schema(data.schema), data, target_file_bytes=64_000)
     assert as_rows(found) == as_rows(data)
     assert max(one.stat().st_size for one in data_files(table.root)) < 130_000
 
 
 def test_many_partitions_keep_a_bounded_amount_in_memory(table: Table) -> None:
-    of = schema_of(stream(1).schema)
+    of = make_schema(stream(1).schema)
     found = written(table, of, stream(20, partitions=50), "part", waiting_max_bytes=50_000)
     assert as_rows(found) == as_rows(stream(20, partitions=50).read_all())
     # More files than partitions: some were finished early.
@@ -330,7 +330,7 @@ def test_a_large_file_waits_on_the_disk_and_stays_one_file(
 ) -> None:
     for name, size in {"GROUP_BYTES": 32_000, "HELD_MAX_BYTES": 50_000, "PIECE_BYTES": 20_000}.items():
         monkeypatch.setattr(f"penstock.formats.delta.rows.file_writer.{name}", size)
-    of = schema_of(stream(1).schema)
+    of = make_schema(stream(1).schema)
     found = written(table, of, stream(40), target_file_bytes=1_000_000, waiting_max_bytes=100_000)
     assert as_rows(found) == as_rows(stream(40).read_all())
     (file,) = data_files(table.root)
@@ -345,7 +345,7 @@ def test_a_full_disk_for_temporary_files_is_named(
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk.path))
     small_disk.fill()
     with pytest.raises(StorageFull, match="set TMPDIR") as refused:
-        write_files(table.place, metadata_for(schema_of(stream(1).schema)), stream(40))
+        write_files(table.place, metadata_for(make_schema(stream(1).schema)), stream(40))
     assert str(small_disk.path) in refused.value.message
     assert data_files(table.root) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -377,7 +377,7 @@ def test_a_write_that_fails_half_way_leaves_no_files(table: Table) -> None:
     place: Any = FailingPlace(table.place, fails_at=3)
     data = pa.table({"id": range(10), "part": range(10)})
     with pytest.raises(Unavailable):
-        write_files(place, metadata_for(schema_of(data.schema), ["part"]), data)
+        write_files(place, metadata_for(make_schema(data.schema), ["part"]), data)
     assert place.created == 4
     assert data_files(table.root) == []
 
@@ -392,14 +392,14 @@ def test_data_that_ends_in_an_error_leaves_no_files(table: Table) -> None:
 
     data = pa.RecordBatchReader.from_batches(of, broken())
     with pytest.raises(ValueError, match="the source is gone"):
-        write_files(table.place, metadata_for(schema_of(of)), data, waiting_max_bytes=1000)
+        write_files(table.place, metadata_for(make_schema(of)), data, waiting_max_bytes=1000)
     assert data_files(table.root) == []
 
 
 def test_a_file_whose_answer_was_lost_is_written_once(table: Table) -> None:
     place: Any = FailingPlace(table.place, lost=1)
     data = pa.table({"id": range(3), "part": range(3)})
-    adds: list[Add] = write_files(place, metadata_for(schema_of(data.schema), ["part"]), data)
+    adds: list[Add] = write_files(place, metadata_for(make_schema(data.schema), ["part"]), data)
     assert sorted(table.root / one.path for one in adds) == data_files(table.root)
     assert len(adds) == 3
 
@@ -413,7 +413,7 @@ def test_rows_of_several_partition_columns_keep_their_order(table: Table) -> Non
             "c": [at % 2 == 0 for at in range(120)],
         }
     )
-    adds = write_files(table.place, metadata_for(schema_of(data.schema), ["a", "b", "c"]), data)
+    adds = write_files(table.place, metadata_for(make_schema(data.schema), ["a", "b", "c"]), data)
     assert len(adds) == 30
     for one in adds:
         ids = pq.ParquetFile(table.root / decode_path(one.path)).read()["id"].to_pylist()

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from uuid import UUID, uuid4
 
 from penstock import Lake
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, NewFile, WriteFiles
-from penstock.kernel.description import new_description, write_description
+from penstock.kernel.description import make_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.model.clock import now_us
 from penstock.model.encoding import NO_COMMIT
@@ -24,8 +24,8 @@ EVENTS = "raw.events"
 def new_store() -> MemoryStore:
     """A lake with an empty branch and a place for files, which any number of processes may open."""
     store = MemoryStore()
-    Kernel(store).references.create("main", Kind.BRANCH, NO_COMMIT)
-    write_description(store, new_description(0, "main", "/warehouse", ()))
+    Kernel(store).references.create_reference("main", Kind.BRANCH, NO_COMMIT)
+    write_description(store, make_description(0, "main", "/warehouse", ()))
     return store
 
 
@@ -48,7 +48,7 @@ def write(
         WriteFiles(
             key=Key.parse(key),
             branch=branch,
-            folder=new_folder(lake.id, uuid4(), now_us()),
+            folder=make_folder_name(lake.id, uuid4(), now_us()),
             added=tuple(NewFile(path=path, size=1, checksum=checksum) for path in added),
             put=tuple(NewFile(path=path, size=2, checksum=checksum) for path in put),
             removed=tuple(removed),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, FilesState, state_of, with_state
-from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, part_for_merges
+from penstock.formats.files.files import File, FilesState, decode_state, encode_state_into_table
+from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, select_part_for_merges
 from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import AppliedChange, CrossedHistory, FormatRefused, Table
 from penstock.kernel.objects import Objects
@@ -60,7 +60,7 @@ def carried_out(files: Files, write: WriteIntent) -> Files | None:
 
 
 def _address(files: Files, path: str) -> str | None:
-    return files[path].at(path) if path in files else None
+    return files[path].address_at(path) if path in files else None
 
 
 def merged(
@@ -126,7 +126,7 @@ class Shelf:
         return done[0], True
 
     def content(self, state: FilesState, identity: UUID = ID) -> FilesTable:
-        return with_state(FilesTable(id=identity), state)
+        return encode_state_into_table(FilesTable(id=identity), state)
 
     def asked(self, change: Callable[[], AppliedChange]) -> Files | Clashed:
         """What a change makes of a table, or that it is refused."""
@@ -136,7 +136,7 @@ class Shelf:
             return Clashed(sorted(one.path for one in refused.clashes))
         self.objects.store.store(applied.blobs)
         assert isinstance(applied.content, FilesTable)
-        state = state_of(applied.content)
+        state = decode_state(applied.content)
         files = self.files(state)
         assert applied.content.held == ((state.root,) if files else ())
         assert state.root == self.state(files).root, "the root follows from the files, whatever the history"
@@ -168,7 +168,7 @@ class Shelf:
 
 def intents(writes: Sequence[WriteIntent]) -> list[bytes]:
     """What commits keep of some writes."""
-    return [encode_write(part_for_merges(write)) for write in writes]
+    return [encode_write(select_part_for_merges(write)) for write in writes]
 
 
 class Clashed(NamedTuple):

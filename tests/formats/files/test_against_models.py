@@ -45,7 +45,7 @@ def test_a_tree_reads_like_the_dictionary(files: Files, others: list[str], prefi
     shelf = Shelf()
     root = shelf.state(files).root
     cold = Objects(shelf.objects.store)
-    assert trees.find(cold, root, [*files, *others]) == files
+    assert trees.find_files(cold, root, [*files, *others]) == files
     below = {path: one for path, one in files.items() if path.startswith(prefix)}
     assert list(trees.list_below(cold, root, prefix)) == sorted(below.items())
     later = [(path, one) for path, one in sorted(below.items()) if path > after]
@@ -90,7 +90,7 @@ def _written(shelf: Shelf, state: FilesState, write: WriteIntent) -> AppliedChan
 def test_a_write_that_expects_a_file_is_refused_if_there_is_another(files: Files, path: str) -> None:
     shelf = Shelf()
     state = shelf.state(files)
-    there = files[path].at(path) if path in files else None
+    there = files[path].address_at(path) if path in files else None
     assert shelf.write(state, WriteIntent(expected=((path, there),))) == (state, True)
     other = WriteIntent(expected=((path, f"{there}-else"),))
     assert shelf.asked(lambda: _written(shelf, state, other)) == Clashed([path])
@@ -165,7 +165,13 @@ def test_undoing_a_write_puts_back_its_paths_and_no_others(before: Files, after:
     shelf = Shelf()
     was, wanted, target = (shelf.content(shelf.state(one)) for one in (after, before, now))
     undone = partial(
-        merge_rules.revert, shelf.table(target), shelf.objects, target, was, wanted, LaterCommitLookup(())
+        merge_rules.revert_files,
+        shelf.table(target),
+        shelf.objects,
+        target,
+        was,
+        wanted,
+        LaterCommitLookup(()),
     )
     assert shelf.asked(lambda: undone().applied) == asked(lambda: merged(after, before, now))
 

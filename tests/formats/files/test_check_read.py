@@ -12,10 +12,10 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import FilesLayout, FilesState, state_of
+from penstock.formats.files.files import FilesLayout, FilesState, decode_state
 from penstock.formats.files.read_check import TOLD_MAX, check_seen
 from penstock.kernel.format import FormatRefused
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.kernel.transactions import Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
@@ -38,7 +38,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def begin(lake: Lake, *parts: str | None) -> str:
     """A serializable transaction that has read parts of the table, and written elsewhere."""
     transactions, id = Transactions(lake.kernel), uuid4().hex  # noqa: A001
-    known = transactions.begin(id, "main", isolation=Isolation.SERIALIZABLE)
+    known = transactions.begin_transaction(id, "main", isolation=Isolation.SERIALIZABLE)
     transactions.note_reads(id, [Read(key=Key(KEY), part=part) for part in parts])
     lake.table("elsewhere", known.transaction.branch).files.put("x", b"1")
     return id
@@ -47,7 +47,7 @@ def begin(lake: Lake, *parts: str | None) -> str:
 def why(lake: Lake, id: str) -> list[Conflict]:  # noqa: A002
     """Why it does not land; nothing if it does."""
     try:
-        Transactions(lake.kernel).commit(id, CommitMeta(message="landed"))
+        Transactions(lake.kernel).commit_transaction(id, CommitMeta(message="landed"))
     except MergeConflict as refused:
         return list(refused.conflicts)
     return []
@@ -137,8 +137,8 @@ def test_how_files_are_read_matters_for_more_than_single_files(
 
 
 def _state(lake: Lake) -> FilesState:
-    content = content_of(
-        lake.kernel.objects, lake.kernel.state(lake.kernel.branch("main").head).get(KEY.encode())
+    content = read_content(
+        lake.kernel.objects, lake.kernel.read_state(lake.kernel.branch("main").head).get(KEY.encode())
     )
     assert isinstance(content, FilesTable)
-    return state_of(content)
+    return decode_state(content)

@@ -303,7 +303,7 @@ def test_the_advice_of_a_conflict_leads_out_of_it(lake: Lake, case: Case, way: s
     conflict = caught.value.conflicts[0]
     assert fits(case.kind, conflict.why), conflict.why
     assert {ref: lake.resolve(ref) for ref in before} == before
-    told = " ".join(conflict.in_merge())
+    told = " ".join(conflict.describe_in_merge())
     word = way if isinstance(way, str) else way[1]
     assert word in told, f"{told} does not speak of {way}"
     had = lake.at("main").get(EVENTS)

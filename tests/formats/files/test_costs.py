@@ -133,7 +133,7 @@ def test_a_large_write_is_prepared_again_rather_than_hold_up_the_others(
 
     def and_another_lands(self: files_format.FilesFormat, *asked: Any) -> Any:
         found = plain(self, *asked)
-        if found.write.paths > 1:
+        if found.write.path_count > 1:
             prepared.append(found)
             write(elsewhere, f"other-{next(others)}")
         return found
@@ -175,7 +175,7 @@ def busy(lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch) -> list[b
     its turn each time that it was worked out."""
     turns: list[bool] = []
     others = iter(range(100))
-    plain = merge_rules.merge
+    plain = merge_rules.merge_files
 
     def and_another_lands(*asked: Any) -> Any:
         is_turn = not asked[0].may_read
@@ -187,7 +187,7 @@ def busy(lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch) -> list[b
                 write(elsewhere, f"other-{next(others)}")
 
     monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
-    monkeypatch.setattr(merge_rules, "merge", and_another_lands)
+    monkeypatch.setattr(merge_rules, "merge_files", and_another_lands)
     write(lake, "first")
     lake.branch("dev").create()
     write(lake, "here")
@@ -232,13 +232,13 @@ def test_a_merge_that_finds_the_table_as_it_was_prepared_does_no_work_at_its_tur
     write(lake, "b", branch="dev")
     write(lake, "c")
     asked = []
-    plain = merge_rules.merge
+    plain = merge_rules.merge_files
 
     def counted(*args: Any) -> Any:
         asked.append(args)
         return plain(*args)
 
-    monkeypatch.setattr(merge_rules, "merge", counted)
+    monkeypatch.setattr(merge_rules, "merge_files", counted)
     lake.merge("dev")
     assert len(asked) == 1
     assert paths(lake) == ["a", "b", "c"]
@@ -252,7 +252,7 @@ def test_a_merge_whose_target_moved_since_it_was_prepared_looks_again(
     write(lake, "b", branch="dev")
     write(lake, "c")
     arrived, go = Event(), Event()
-    plain = merge_rules.merge
+    plain = merge_rules.merge_files
 
     def held(*asked: Any) -> Any:
         done = plain(*asked)
@@ -261,7 +261,7 @@ def test_a_merge_whose_target_moved_since_it_was_prepared_looks_again(
             assert go.wait(30)
         return done
 
-    monkeypatch.setattr(merge_rules, "merge", held)
+    monkeypatch.setattr(merge_rules, "merge_files", held)
     bringing = Thread(target=lake.merge, args=("dev",))
     bringing.start()
     assert arrived.wait(30)

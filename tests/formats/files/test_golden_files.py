@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, FilesLayout, FilesState, decode_file, state_of, with_state
+from penstock.formats.files.files import (
+    File,
+    FilesLayout,
+    FilesState,
+    decode_file,
+    decode_state,
+    encode_state_into_table,
+)
 from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write
 from penstock.model.encoding import encode
 from penstock.model.jobs import Job, JobState, decode_job
@@ -63,15 +70,17 @@ VECTORS = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
     value, stored = VECTORS[name]
-    data = with_state(FilesTable(), value).state if isinstance(value, FilesState) else encode(value)
+    data = (
+        encode_state_into_table(FilesTable(), value).state if isinstance(value, FilesState) else encode(value)
+    )
     assert data.hex() == stored
 
 
 def test_the_state_of_a_table_that_was_erased_has_one_field_more() -> None:
     marked = msgspec.structs.replace(STATE, mark=3)
-    data = with_state(FilesTable(), marked).state
+    data = encode_state_into_table(FilesTable(), marked).state
     assert data.hex() == "95" + VECTORS["state"][1][2:] + "03"
-    assert state_of(FilesTable(state=data)) == marked
+    assert decode_state(FilesTable(state=data)) == marked
 
 
 def test_stored_bytes_are_read_as_what_was_written() -> None:

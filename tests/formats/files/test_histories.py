@@ -19,7 +19,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import CommitConflict, KeyNotFound, MergeConflict
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.intents import WriteCondition, WriteIntent
 from penstock.formats.files.lake.calls import ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
@@ -93,7 +93,7 @@ def _call(lake: Lake, key: str, branch: str, attempt: int, write: WriteIntent) -
     return WriteFiles(
         key=Key.parse(key),
         branch=branch,
-        folder=new_folder(lake.id, UUID(int=attempt), NOW_US),
+        folder=make_folder_name(lake.id, UUID(int=attempt), NOW_US),
         added=tuple(NewFile(path=path, size=one.size) for path, one in write.added),
         put=tuple(NewFile(path=path, size=one.size) for path, one in write.put),
         removed=write.removed,

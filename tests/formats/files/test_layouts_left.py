@@ -11,13 +11,13 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.files.files import FilesLayout, new_folder
+from penstock.formats.files.files import FilesLayout, make_folder_name
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable, NewFile, WriteFiles
 from penstock.formats.files.layouts import find_difference
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
-from penstock.storage.hadoop import hadoop_path
+from penstock.storage.hadoop import parse_hadoop_path
 
 KEY = Key("raw", "events")
 
@@ -41,7 +41,7 @@ def write(
         WriteFiles(
             key=KEY,
             branch=branch,
-            folder=new_folder(lake.id, uuid4(), now_us()),
+            folder=make_folder_name(lake.id, uuid4(), now_us()),
             added=(NewFile(path=path, size=1),) if path else (),
             put=tuple(NewFile(path=one, size=1) for one in put),
             replaced=tuple(replaced),
@@ -154,6 +154,6 @@ def test_an_option_that_is_the_word_false_is_an_option() -> None:
 
 
 def test_a_path_without_a_host_is_in_the_file_system_that_is_home() -> None:
-    told = hadoop_path("hdfs://nn:8020/raw/x/day=1")
-    assert told.below(hadoop_path("hdfs:///raw/x", "hdfs://nn:8020")) == "day=1/"
-    assert told.below(hadoop_path("hdfs:///raw/x", "file:///")) is None
+    told = parse_hadoop_path("hdfs://nn:8020/raw/x/day=1")
+    assert told.find_path_below(parse_hadoop_path("hdfs:///raw/x", "hdfs://nn:8020")) == "day=1/"
+    assert told.find_path_below(parse_hadoop_path("hdfs:///raw/x", "file:///")) is None

@@ -364,7 +364,7 @@ def test_an_overwrite_that_lands_while_another_one_is_undone_counts(
     overwrite(lake, "first")
     overwrite(lake, "second")
     write(lake, "more")
-    plain, once = merge_rules.revert, iter([True])
+    plain, once = merge_rules.revert_files, iter([True])
 
     def and_another_lands(*asked: Any) -> Any:
         done = plain(*asked)
@@ -372,6 +372,6 @@ def test_an_overwrite_that_lands_while_another_one_is_undone_counts(
             overwrite(lake, "third")
         return done
 
-    monkeypatch.setattr(merge_rules, "revert", and_another_lands)
+    monkeypatch.setattr(merge_rules, "revert_files", and_another_lands)
     lake.revert("main~1")
     assert paths(lake) == ["third"]

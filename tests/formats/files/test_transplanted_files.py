@@ -351,7 +351,7 @@ def test_an_undo_stands_that_lands_while_a_merge_is_prepared(
     """The table is the same before and after, but not all that was done to it."""
     repeated.branch("target").create(at="dev~1")
     repeated.table("t", "target").write(rows(9), mode="append")
-    plain, once = merge_rules.merge, iter([True])
+    plain, once = merge_rules.merge_files, iter([True])
 
     def and_an_undo_lands(*asked: Any) -> Any:
         done = plain(*asked)
@@ -360,7 +360,7 @@ def test_an_undo_stands_that_lands_while_a_merge_is_prepared(
             repeated.revert("target", "target")
         return done
 
-    monkeypatch.setattr(merge_rules, "merge", and_an_undo_lands)
+    monkeypatch.setattr(merge_rules, "merge_files", and_an_undo_lands)
     repeated.merge("dev", "target")
     assert ids(repeated, "target") == [1, 9]
 

@@ -12,7 +12,7 @@ from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader, state_of
+from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader, decode_state
 from penstock.lake.embedded import Embedded
 from penstock.model.keys import Key
 from tests.plugins import plugin_of
@@ -71,7 +71,7 @@ def content(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceTable:
 
 
 def state(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceState:
-    return state_of(content(lake, ref, table))
+    return decode_state(content(lake, ref, table))
 
 
 def versions(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceVersionReader:
@@ -79,7 +79,7 @@ def versions(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceVersionR
 
 
 def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, LanceTableVersion]:
-    found = versions(lake, ref, table).newest()
+    found = versions(lake, ref, table).find_newest()
     assert found is not None
     return found
 
@@ -88,7 +88,7 @@ def manifest(lake: Lake, ref: str = "main", table: str = ITEMS) -> Manifest:
     """The manifest of the newest version, as it is stored."""
     number, version = newest(lake, ref, table)
     found = Manifests(plugin_of(embedded(lake), LancePlugin).parts.places)
-    return found.manifest(content(lake, ref, table).location, "", number, version)
+    return found.read_manifest(content(lake, ref, table).location, "", number, version)
 
 
 def filtered(lake: Lake, ref: str, *keys: int) -> list[int]:

@@ -25,7 +25,7 @@ def test_a_table_that_was_read_and_appended_to_must_be_as_it_was(
     forked: Lake, isolation: Isolation, reads: bool
 ) -> None:
     transactions = Transactions(forked.kernel)
-    known = transactions.begin(uuid4().hex, "main", isolation=isolation)
+    known = transactions.begin_transaction(uuid4().hex, "main", isolation=isolation)
     if reads:
         transactions.note_reads(known.transaction.id, [Read(key=ITEMS)])
     write(forked, known.transaction.branch, 6)
@@ -35,7 +35,7 @@ def test_a_table_that_was_read_and_appended_to_must_be_as_it_was(
             MergeConflict,
             match="'items' was read by this transaction, but was changed by another writer since",
         ):
-            transactions.commit(known.transaction.id, CommitMeta())
+            transactions.commit_transaction(known.transaction.id, CommitMeta())
     else:
-        transactions.commit(known.transaction.id, CommitMeta())
+        transactions.commit_transaction(known.transaction.id, CommitMeta())
     assert keys_seen(forked) == ([2, 3, 4, 5] if reads else [2, 3, 4, 5, 6])

@@ -11,7 +11,7 @@ from penstock import Key, Lake
 from penstock.errors import InvalidManifest, PenstockError, VersionTaken
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from tests.formats.lance.tables import content, keys_of, keys_seen, newest, rows, state, write
 
 lance = pytest.importorskip("lance")
@@ -33,7 +33,7 @@ def next_manifest(table: Path, tmp_path: Path) -> bytes:
     made = lance.write_dataset(rows(2), str(copy), mode="append")
     for one in set((copy / "data").iterdir()) - before:
         shutil.copy(one, table / "data")
-    return (copy / manifest_name("", "", made.version)).read_bytes()
+    return (copy / make_manifest_path("", "", made.version)).read_bytes()
 
 
 def create(lake: Lake, table: Path, name: str, version: int = 2, size: int | None = None) -> None:
@@ -49,7 +49,7 @@ def put(table: Path, name: str, data: bytes) -> str:
     return name
 
 
-STAGED = f"{manifest_name('', '', 2)}-9d8f"
+STAGED = f"{make_manifest_path('', '', 2)}-9d8f"
 
 
 def test_a_manifest_that_is_what_was_said_becomes_a_version(lake: Lake, table: Path, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_manifest_that_is_what_was_said_becomes_a_version(lake: Lake, table: P
         ("_versions/none.manifest-1", 2, None, "there is no manifest"),
         ("data/x.manifest", 2, None, "is not where versions of 'items' are written"),
         ("_versions/x.txt", 2, None, "not a name of a manifest"),
-        (manifest_name("", "", 1), 2, None, "not a name of a manifest"),
+        (make_manifest_path("", "", 1), 2, None, "not a name of a manifest"),
         ("_versions/d9223372036854775809.manifest", 2, None, "not a name of a manifest"),
         ("_penstock/abc/_versions/x.manifest-1", 2, None, "is no longer written in"),
     ],
@@ -93,10 +93,10 @@ def test_a_file_that_is_no_manifest_is_refused(lake: Lake, table: Path, tmp_path
 
 
 def test_a_version_of_another_of_lances_branches_is_refused(lake: Lake, table: Path, tmp_path: Path) -> None:
-    manifest = Manifest.read(next_manifest(table, tmp_path))
-    other = manifest._replace(body=manifest.body.with_field(20, "exp"))
+    manifest = Manifest.decode(next_manifest(table, tmp_path))
+    other = manifest._replace(body=manifest.body.replace_field(20, "exp"))
     with pytest.raises(InvalidManifest, match="belongs to branch 'exp'"):
-        create(lake, table, put(table, STAGED, other.pack()))
+        create(lake, table, put(table, STAGED, other.encode()))
 
 
 def test_a_version_that_is_not_the_next_one_is_refused(lake: Lake, table: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_version_that_is_not_the_next_one_is_refused(lake: Lake, table: Path, 
 
 def test_a_manifest_that_is_at_its_place_already_stays_there(lake: Lake, table: Path, tmp_path: Path) -> None:
     """Who wrote to the table directly may tell the lake; what was promoted is not removed."""
-    create(lake, table, put(table, manifest_name("", "", 2), next_manifest(table, tmp_path)))
+    create(lake, table, put(table, make_manifest_path("", "", 2), next_manifest(table, tmp_path)))
     assert keys_seen(lake) == keys_of(lake) == [1, 2]
     assert newest(lake)[1].staged == ""
 
@@ -120,7 +120,7 @@ def test_the_same_version_asked_for_twice_is_one(lake: Lake, table: Path, tmp_pa
     asked = CreateLanceVersion(key=ITEMS, version=2, manifest=str(table / STAGED))
     lake.do(CommitLance(operations=(asked,)))
     lake.finish_background()
-    put(table, STAGED, (table / manifest_name("", "", 2)).read_bytes())
+    put(table, STAGED, (table / make_manifest_path("", "", 2)).read_bytes())
     lake.do(CommitLance(operations=(asked,)))
     assert newest(lake)[0] == 2
 

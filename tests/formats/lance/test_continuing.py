@@ -28,7 +28,7 @@ def vectors(*keys: int) -> pa.Table:
 def manifests(table: Path) -> list[Manifest]:
     """Of all versions, oldest first."""
     names = sorted((table / VERSIONS).glob(f"*{MANIFEST}"), reverse=True)
-    return [Manifest.read(name.read_bytes()) for name in names]
+    return [Manifest.decode(name.read_bytes()) for name in names]
 
 
 def replaced(table: Any) -> None:
@@ -158,12 +158,12 @@ def test_whatever_lance_does_to_a_table_goes_on_from_it(
 def _rewritten(manifest: Manifest) -> Manifest:
     """The same with fragments whose bytes are others."""
     fragments = [
-        one.with_field(4, *(field.value for field in one if field.number == 4)).with_field(
-            1, one.number(1) or 0
+        one.replace_field(4, *(field.value for field in one if field.number == 4)).replace_field(
+            1, one.get_number(1) or 0
         )
         for one in manifest.fragments
     ]
-    return manifest.with_parts(
+    return manifest.replace_parts(
         fragments=[ProtobufMessage(sorted(one, key=lambda field: -field.number)) for one in fragments]
     )
 

@@ -6,7 +6,12 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.lance.branch_chains import WriteTarget, chain_for, chains, free_chain
+from penstock.formats.lance.branch_chains import (
+    WriteTarget,
+    find_chain,
+    find_free_chain,
+    list_possible_chains,
+)
 from tests.formats.lance.tables import (
     content,
     delete,
@@ -158,11 +163,11 @@ def test_a_branch_that_was_moved_back_writes_to_another_line(forked: Lake) -> No
     forked.branch("dev").assign(start)
     incarnation = forked.kernel.branch("dev").incarnation
     asked = WriteTarget(incarnation), content(forked, "dev"), state(forked, "dev"), versions(forked, "dev")
-    place = embedded(forked).places.at(content(forked).location)
-    free = free_chain(place, *asked)
+    place = embedded(forked).places.open_place(content(forked).location)
+    free = find_free_chain(place, *asked)
     assert free.folder != given_up
-    assert chain_for(*asked).folder == given_up
-    assert free in chains(*asked)
+    assert find_chain(*asked).folder == given_up
+    assert free in list_possible_chains(*asked)
 
 
 def test_a_branch_that_was_moved_back_and_gets_a_merge_goes_on_in_another_line(forked: Lake) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import CreateStep, DeclareStep, NumberedStep, Steps, decode_steps
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.names import head_id, line_folder
+from penstock.formats.lance.names import make_chain_folder, make_head_id
 from penstock.formats.lance.state import (
     LanceState,
     LanceTableVersion,
@@ -21,11 +21,11 @@ from penstock.formats.lance.state import (
     RowTrace,
     VersionPointer,
     decode_entry,
-    state_of,
-    tag_key,
-    version_key,
-    version_of,
-    with_state,
+    decode_state,
+    encode_state_into_table,
+    encode_tag_key,
+    encode_version_key,
+    parse_version_key,
 )
 from penstock.model.encoding import encode
 
@@ -105,7 +105,7 @@ HEAD = "a8f2156afd33cd2bd9aa28ba2d067afad5802e570b5bc3b12862a5dd3d343392"
 def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
     value = VECTORS[name]
     if isinstance(value, LanceState):
-        assert with_state(LanceTable(location="/w/t"), value).state.hex() == STORED[name]
+        assert encode_state_into_table(LanceTable(location="/w/t"), value).state.hex() == STORED[name]
     else:
         assert encode(value).hex() == STORED[name]
 
@@ -113,9 +113,9 @@ def test_a_value_has_the_bytes_that_it_always_had(name: str) -> None:
 def test_a_state_of_a_table_that_was_erased_has_one_field_more() -> None:
     erased = msgspec.structs.replace(VECTORS["state"], first=5)
     assert isinstance(erased, LanceState)
-    stored = with_state(LanceTable(location="/w/t"), erased).state
+    stored = encode_state_into_table(LanceTable(location="/w/t"), erased).state
     assert stored.hex() == "99" + STORED["state"][2:] + "05"
-    assert state_of(LanceTable(location="/w/t", state=stored)) == erased
+    assert decode_state(LanceTable(location="/w/t", state=stored)) == erased
 
 
 def test_stored_bytes_are_read_as_what_was_written() -> None:
@@ -149,11 +149,11 @@ def test_a_state_from_before_versions_were_beside_the_tree_is_read() -> None:
 
 
 def test_keys_of_the_tree_stay_as_they_are() -> None:
-    assert version_key("exp", 3).hex() == "76657870007ffffffffffffffc"
-    assert version_of(version_key("exp", 3)) == ("exp", 3)
-    assert tag_key("v1") == b"tv1"
+    assert encode_version_key("exp", 3).hex() == "76657870007ffffffffffffffc"
+    assert parse_version_key(encode_version_key("exp", 3)) == ("exp", 3)
+    assert encode_tag_key("v1") == b"tv1"
 
 
 def test_names_that_all_writers_must_agree_on_stay_as_they_are() -> None:
-    assert [line_folder(b"i" * 32, b"t" * 16, b"h" * 32, turn) for turn in (0, 1)] == LINES
-    assert head_id("staged", b"s" * 32, 3).hex() == HEAD
+    assert [make_chain_folder(b"i" * 32, b"t" * 16, b"h" * 32, turn) for turn in (0, 1)] == LINES
+    assert make_head_id("staged", b"s" * 32, 3).hex() == HEAD

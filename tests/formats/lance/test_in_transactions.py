@@ -38,8 +38,8 @@ def test_l1_all_versions_of_a_transaction_land_as_they_are(forked: Lake) -> None
         opened(forked, transaction.branch).update({"v": "0.5"}, where="k = 2")
         inside = versions(forked, transaction.branch)
         assert keys_of(forked) == keys_seen(forked) == [1, 2, 3, 4, 5]
-        wanted = dict(inside.all())
-    assert dict(versions(forked).all()) == wanted
+        wanted = dict(inside.list_versions())
+    assert dict(versions(forked).list_versions()) == wanted
     assert (newest(forked)[0], keys_seen(forked)) == (5, [2, 3, 4, 5, 6])
 
 
@@ -105,7 +105,7 @@ def test_l2_lances_own_branches_conflict_one_by_one(forked: Lake) -> None:
         forked.do(CommitLance(operations=(PutLanceTag(key=ITEMS, tag_name="t", version=1),)))
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 20]
     assert opened(forked).checkout_version(("exp", None)).count_rows() == 6
-    assert set(versions(forked).tags()) == {"t"}
+    assert set(versions(forked).list_tags()) == {"t"}
 
 
 def test_l2_one_of_lances_own_branches_that_both_wrote_to_is_grafted(forked: Lake) -> None:
@@ -117,7 +117,7 @@ def test_l2_one_of_lances_own_branches_that_both_wrote_to_is_grafted(forked: Lak
             exp = opened(forked, ref).checkout_version(("exp", None))
             lance.write_dataset(exp.to_table().slice(0, 1), exp, mode="append")
     assert opened(forked).checkout_version(("exp", None)).count_rows() == 7
-    found = versions(forked).newest("exp")
+    found = versions(forked).find_newest("exp")
     assert found is not None
     assert found[0] == 4
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.formats.lance import manifest_reader
 from penstock.formats.lance.manifest_reader import Manifests
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.state import LanceTableVersion
 from penstock.storage.places import Places
@@ -24,8 +24,8 @@ def places() -> Iterator[Places]:
 
 
 def manifest(number: int, note: bytes = b"") -> Manifest:
-    said = transaction(ManifestOperation.APPEND, number - 1, "u", ProtobufMessage.of(), {})
-    return Manifest(ProtobufMessage.of((3, number), (99, note)), transaction=said)
+    said = make_transaction(ManifestOperation.APPEND, number - 1, "u", ProtobufMessage.from_fields(), {})
+    return Manifest(ProtobufMessage.from_fields((3, number), (99, note)), transaction=said)
 
 
 def version_of(data: bytes) -> LanceTableVersion:
@@ -35,21 +35,21 @@ def version_of(data: bytes) -> LanceTableVersion:
 
 
 def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Places) -> None:
-    data = manifest(1).pack()
+    data = manifest(1).encode()
     (tmp_path / "_versions").mkdir()
     (tmp_path / "_versions/1.manifest-1").write_bytes(data)
-    version, parsed = version_of(data), Manifest.read(data)
+    version, parsed = version_of(data), Manifest.decode(data)
     remembering, reading_anew = Manifests(places), Manifests(places)
-    remembering.keep(version, data, parsed)
-    assert remembering.manifest(str(tmp_path), "", 1, version) is parsed
-    assert reading_anew.manifest(str(tmp_path), "", 1, version) == parsed
+    remembering.cache_manifest(version, data, parsed)
+    assert remembering.read_manifest(str(tmp_path), "", 1, version) is parsed
+    assert reading_anew.read_manifest(str(tmp_path), "", 1, version) == parsed
 
 
 def test_a_large_manifest_is_remembered_as_bytes_only(places: Places) -> None:
-    data = manifest(1, b"x" * manifest_reader.PARSED_MAX_BYTES).pack()
-    manifests, version, parsed = Manifests(places), version_of(data), Manifest.read(data)
-    manifests.keep(version, data, parsed)
-    found = manifests.manifest("/nowhere", "", 1, version)
+    data = manifest(1, b"x" * manifest_reader.PARSED_MAX_BYTES).encode()
+    manifests, version, parsed = Manifests(places), version_of(data), Manifest.decode(data)
+    manifests.cache_manifest(version, data, parsed)
+    found = manifests.read_manifest("/nowhere", "", 1, version)
     assert found == parsed
     assert found is not parsed
 
@@ -57,18 +57,18 @@ def test_a_large_manifest_is_remembered_as_bytes_only(places: Places) -> None:
 def test_the_oldest_are_forgotten_when_they_take_too_much(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = [manifest(number, b"x" * 1000).pack() for number in range(1, 11)]
+    packed = [manifest(number, b"x" * 1000).encode() for number in range(1, 11)]
     monkeypatch.setattr(
         manifest_reader, "KEPT_MAX_BYTES", 8 * (len(packed[0]) + len(packed[1]) + len(packed[2]))
     )
     manifests = Manifests(places)
     for data in packed:
-        manifests.keep(version_of(data), data, Manifest.read(data))
+        manifests.cache_manifest(version_of(data), data, Manifest.decode(data))
     known = [manifests.find_cached(version_of(data)) for data in packed]
     assert [one is not None for one in known] == [False] * 7 + [True] * 3
 
 
 def test_a_version_that_is_known_by_its_place_alone_is_not_remembered(places: Places) -> None:
     registered, manifests = LanceTableVersion(size=3), Manifests(places)
-    manifests.keep(registered, b"abc")
+    manifests.cache_manifest(registered, b"abc")
     assert manifests.find_cached(registered) is None

@@ -55,8 +55,8 @@ class Meddling:
     """Does something when a merge has put its first manifests into storage, before its turn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *work: Any) -> None:
-        self._create, self._work, self.seen = version_writer._create, list(work), 0
-        monkeypatch.setattr(version_writer, "_create", self)
+        self._create, self._work, self.seen = version_writer._create_file, list(work), 0
+        monkeypatch.setattr(version_writer, "_create_file", self)
 
     def __call__(self, place: Any, name: str, data: bytes) -> None:
         self._create(place, name, data)
@@ -134,7 +134,7 @@ def test_an_index_that_was_made_on_a_branch_lies_in_the_tables_own_folder_afterw
     opened(forked, "dev").create_scalar_index("k", "BTREE")
     forked.merge("dev", "main")
     (index,) = manifest(forked).indexes
-    assert index.number(BASE_OF_INDEX) is None
+    assert index.get_number(BASE_OF_INDEX) is None
     assert len(list((Path(content(forked).location) / "_indices").iterdir())) == 1
     write(forked, "main", 6)
     opened(forked).optimize.compact_files()
@@ -149,7 +149,7 @@ def test_an_index_is_copied_once_however_often_its_branch_is_merged(forked: Lake
     forked.merge("dev", "main")
     write(forked, "dev", 6)
     forked.merge("dev", "main")
-    assert [one.number(BASE_OF_INDEX) for one in manifest(forked).indexes] == [None]
+    assert [one.get_number(BASE_OF_INDEX) for one in manifest(forked).indexes] == [None]
     assert opened(forked).to_table(filter="k = 6 or k = 1")["k"].to_pylist() == [1, 6]
     assert len(list((Path(content(forked).location) / "_indices").iterdir())) == 1
 
@@ -170,7 +170,7 @@ def test_a_branch_reads_the_index_that_it_has_from_the_default_branch(forked: La
     opened(forked).create_scalar_index("k", "BTREE")
     forked.merge("main", "dev")
     write(forked, "dev", 10)
-    assert manifest(forked, "dev").indexes[0].number(BASE_OF_INDEX) is not None
+    assert manifest(forked, "dev").indexes[0].get_number(BASE_OF_INDEX) is not None
     assert opened(forked, "dev").to_table(filter="k = 4 or k = 10")["k"].to_pylist() == [4, 10]
 
 
@@ -180,7 +180,7 @@ def test_an_index_that_compaction_renewed_on_a_branch_is_found_where_it_is(forke
     write(forked, "dev", 10)
     table = opened(forked, "dev")
     table.optimize.compact_files()
-    assert manifest(forked, "dev").indexes[0].number(BASE_OF_INDEX) is None
+    assert manifest(forked, "dev").indexes[0].get_number(BASE_OF_INDEX) is None
     assert filtered(forked, "dev", 4, 10) == [4, 10]
     lance.write_dataset(rows(11), table, mode="append")
     assert filtered(forked, "dev", 4, 11) == [4, 11]
@@ -194,10 +194,10 @@ def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_pr
     write(forked, "main", 20)
     forked.merge("dev", "main")
     waiting = WaitingVersion("", *newest(forked))
-    name = plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(content(forked), waiting)
+    name = plugin_of(embedded(forked), LancePlugin).parts.promoter.find_private_path(content(forked), waiting)
     forked.finish_background()
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 20]
-    place = embedded(forked).places.at(content(forked).location)
+    place = embedded(forked).places.open_place(content(forked).location)
     assert name != waiting.version.staged
     assert place.size(name) is not None
     assert place.size(waiting.version.staged) is None
@@ -216,20 +216,20 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     with forked.transaction() as transaction:
         write(forked, transaction.branch, 10)
         number, version = newest(forked, transaction.branch)
-        inside = opening.table(transaction.branch, Key(ITEMS))
-        assert opening.place(inside, "", number, version).name == version.staged, "nothing is copied"
+        inside = opening.open_table(transaction.branch, Key(ITEMS))
+        assert opening.place_version(inside, "", number, version).name == version.staged, "nothing is copied"
         monkeypatch.setattr(Promoter, "publish_task", gated)
     assert newest(forked) == (number, version), "it landed as it was written"
-    outside = opening.table("main", Key(ITEMS))
+    outside = opening.open_table("main", Key(ITEMS))
     sent_to = [
         opening.place_after_commit(outside, "", number, version).name,
-        plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(
+        plugin_of(embedded(forked), LancePlugin).parts.promoter.find_private_path(
             outside.content, WaitingVersion("", number, version)
         ),
     ]
     gate.open()
     forked.finish_background()
-    place = embedded(forked).places.at(outside.content.location)
+    place = embedded(forked).places.open_place(outside.content.location)
     assert place.size(version.staged) is None
     for name in sent_to:
         assert place.size(name) == version.size

@@ -19,7 +19,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.model.content import content_bytes
+from penstock.model.content import encode_checked_content
 from tests.chance import RecordCounts, share, times
 from tests.formats.lance.tables import ITEMS, content, opened
 
@@ -286,7 +286,7 @@ class Model:
 
     def _note(self, commit: str, rows: Rows, parents: tuple[str, ...]) -> None:
         known = [self._commits[one].had for one in parents if one in self._commits]
-        same = self._contents.setdefault(content_bytes(content(self._lake, commit)), commit)
+        same = self._contents.setdefault(encode_checked_content(content(self._lake, commit)), commit)
         other = None if same == commit else same
         self._commits[commit] = Commit(commit, rows, parents, rows.union(*known), other)
 

@@ -13,7 +13,7 @@ from penstock import Delete, Key, Lake
 from penstock.errors import KeyNotFound, MergeConflict
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.model.merges import KeyMerge, MergeMode
 from tests.formats.lance.tables import (
@@ -416,7 +416,7 @@ def test_tables_whose_rows_have_numbers_are_not_grafted_and_land_as_they_are(lak
 def test_a_state_at_which_the_sides_parted_and_which_is_gone_is_told(forked: Lake) -> None:
     write(forked, "dev", 10)
     write(forked, "main", 20)
-    Path(content(forked).location, manifest_name("", "", 2)).unlink()
+    Path(content(forked).location, make_manifest_path("", "", 2)).unlink()
     plugin_of(embedded(forked), LancePlugin).parts.manifests._kept.clear()
     assert "is missing or was replaced" in refusal(forked)
     forked.merge("dev", "main", keys={Key("items"): KeyMerge(mode=MergeMode.FORCE)})
@@ -446,7 +446,7 @@ def test_versions_that_were_there_can_still_be_read_after_a_merge(forked: Lake) 
     for number, wanted in ((1, 3), (2, 5), (3, 6), (4, 7)):
         found = lance.dataset(namespace_client=forked.lance(), table_id=["items"], version=number)
         assert found.count_rows() == wanted
-    assert [number for number, _ in versions(forked).all()] == [4, 3, 2, 1]
+    assert [number for number, _ in versions(forked).list_versions()] == [4, 3, 2, 1]
 
 
 def test_private_tables_merge_and_nobody_sees_it_who_does_not_ask(lake: Lake) -> None:
@@ -457,7 +457,7 @@ def test_private_tables_merge_and_nobody_sees_it_who_does_not_ask(lake: Lake) ->
     write(lake, "main", 3)
     lake.merge("dev", "main")
     assert keys_of(lake) == [1, 2, 3]
-    place = plugin_of(embedded(lake), LancePlugin).parts.places.at(content(lake).location)
+    place = plugin_of(embedded(lake), LancePlugin).parts.places.open_place(content(lake).location)
     assert [one.key for one in place.list("_versions") if one.key.endswith(".manifest")] == []
 
 

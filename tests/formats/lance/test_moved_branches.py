@@ -7,9 +7,9 @@ from typing import Any
 import lance_namespace as spec
 
 from penstock import Key, Lake
-from penstock.formats.lance.branch_chains import WriteTarget, new_line
+from penstock.formats.lance.branch_chains import WriteTarget, begin_chain
 from penstock.formats.lance.lake.calls import CommitLance, PutLanceBranch
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from tests.formats.lance.tables import (
     content,
     embedded,
@@ -52,7 +52,7 @@ def test_lances_own_branch_is_that_of_the_branch_that_another_was_set_to(forked:
 
 def test_a_line_without_lances_own_branches_has_the_name_that_it_always_had(forked: Lake) -> None:
     standing = WriteTarget(forked.kernel.branch("dev").incarnation)
-    before = new_line(standing, content(forked, "dev"), versions(forked, "dev"))
+    before = begin_chain(standing, content(forked, "dev"), versions(forked, "dev"))
     write(forked, "dev", 10)
     assert (state(forked, "dev").chain, state(forked, "dev").owner) == before
 
@@ -60,12 +60,12 @@ def test_a_line_without_lances_own_branches_has_the_name_that_it_always_had(fork
 def test_another_manifest_under_the_name_of_a_version_is_not_taken_for_it(forked: Lake) -> None:
     """Whatever left it there: what is read is the version that the branch has."""
     number, version = newest(forked)
-    place = embedded(forked).places.at(content(forked).location)
+    place = embedded(forked).places.open_place(content(forked).location)
     standing = WriteTarget(forked.kernel.branch("dev").incarnation)
-    line = new_line(standing, content(forked, "dev"), versions(forked, "dev")).folder
-    (older,) = place.read([manifest_name("", "", number - 1)])
+    line = begin_chain(standing, content(forked, "dev"), versions(forked, "dev")).folder
+    (older,) = place.read([make_manifest_path("", "", number - 1)])
     assert older is not None
-    place.create(manifest_name(line, "", number), older)
+    place.create(make_manifest_path(line, "", number), older)
     assert keys_of(forked, "dev") == [1, 2, 3, 4, 5]
     request = spec.DescribeTableVersionRequest(id=["items"], version=number)
     found = forked.lance("dev").describe_table_version(request).version

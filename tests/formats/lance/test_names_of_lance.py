@@ -30,7 +30,7 @@ def tag(name: str, version: int) -> PutLanceTag:
 
 
 def tags(lake: Lake, ref: str = "main") -> dict[str, int]:
-    return {name: one.version for name, one in versions(lake, ref).tags().items()}
+    return {name: one.version for name, one in versions(lake, ref).list_tags().items()}
 
 
 def test_tags_of_both_sides_come_together(forked: Lake) -> None:
@@ -95,11 +95,11 @@ def test_a_branch_of_lances_own_comes_to_a_branch_of_the_lake(forked: Lake) -> N
     write(forked, "dev", 10)
     do(forked, "main", PutLanceBranch(key=ITEMS, branch="exp", version=1))
     forked.merge("main", "dev")
-    assert set(versions(forked, "dev").branches()) == {"exp"}
+    assert set(versions(forked, "dev").list_branches()) == {"exp"}
     assert opened(forked, "dev").checkout_version(("exp", None)).count_rows() == 3
     do(forked, "main", DropLanceBranch(key=ITEMS, branch="exp"))
     forked.merge("main", "dev")
-    assert versions(forked, "dev").branches() == {}
+    assert versions(forked, "dev").list_branches() == {}
 
 
 def test_what_a_branch_did_to_lances_own_branch_comes_to_the_default_branch_again_and_again(
@@ -118,7 +118,7 @@ def test_what_a_branch_did_to_lances_own_branch_comes_to_the_default_branch_agai
 def test_versions_that_are_forgotten_on_a_branch_are_forgotten_where_it_lands(forked: Lake) -> None:
     do(forked, "dev", DeleteLanceVersions(key=ITEMS, ranges=((1, 2),)))
     forked.merge("dev", "main")
-    assert [number for number, _ in versions(forked).all()] == [2]
+    assert [number for number, _ in versions(forked).list_versions()] == [2]
     assert keys_of(forked) == [1, 2, 3, 4, 5]
 
 
@@ -126,7 +126,7 @@ def test_a_version_that_something_leads_to_is_not_forgotten_by_a_merge(forked: L
     do(forked, "dev", DeleteLanceVersions(key=ITEMS, ranges=((1, 2),)))
     do(forked, "main", tag("first", 1))
     forked.merge("dev", "main")
-    assert [number for number, _ in versions(forked).all()] == [2, 1]
+    assert [number for number, _ in versions(forked).list_versions()] == [2, 1]
 
 
 def test_a_version_of_a_line_is_not_forgotten_because_the_other_side_never_had_it(forked: Lake) -> None:
@@ -135,7 +135,7 @@ def test_a_version_of_a_line_is_not_forgotten_because_the_other_side_never_had_i
     forked.merge("dev", "main")
     write(forked, "main", 20)
     forked.merge("main", "dev")
-    assert [number for number, _ in versions(forked, "dev").all()] == [5, 4, 3, 2, 1]
+    assert [number for number, _ in versions(forked, "dev").list_versions()] == [5, 4, 3, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -158,5 +158,5 @@ def test_a_branch_does_not_go_that_somebody_else_has_named_meanwhile(
     land = tx.land if way == "transaction" else lambda: forked.merge("dev", "main")
     with pytest.raises(MergeConflict, match=f"'exp' dropped on one side, and {what} on the other"):
         land()
-    assert "exp" in versions(forked).branches()
+    assert "exp" in versions(forked).list_branches()
     assert not forked.fsck().damages

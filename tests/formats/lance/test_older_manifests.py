@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import UnknownPlacement, check_movable
 
@@ -21,7 +21,7 @@ LANCE_13, LANCE_14 = 21, 23
 
 
 def older(version: str) -> Manifest:
-    return Manifest.read((OLDER / f"lance-{version}.manifest").read_bytes())
+    return Manifest.decode((OLDER / f"lance-{version}.manifest").read_bytes())
 
 
 def section(packed: bytes, place: int | None) -> bytes:
@@ -41,34 +41,36 @@ def section(packed: bytes, place: int | None) -> bytes:
 def test_a_manifest_of_an_older_lance_is_read(version: str, operation: ManifestOperation) -> None:
     found = older(version)
     assert (found.version, found.operation, len(found.fragments)) == (5, operation, 2)
-    assert {index.text(3) for index in found.indexes} == {"id_idx", "v_idx"}
+    assert {index.get_text(3) for index in found.indexes} == {"id_idx", "v_idx"}
     assert found.transaction_file.startswith("4-")
     assert found.unknown_fields == []
 
 
 @pytest.mark.parametrize("version", ["0.39.0", "1.0.4", "13.0.0"])
 def test_every_lance_finds_the_new_transaction_of_a_manifest_that_is_made_anew(version: str) -> None:
-    said = transaction(ManifestOperation.RESTORE, 5, "an-id", ProtobufMessage.of((1, 5)), {})
-    packed = older(version).as_version(6, None, said, 1).pack()
-    body = Manifest.read(packed).body
-    assert [section(packed, body.number(field)) for field in (LANCE_13, LANCE_14)] == [said.pack()] * 2
-    assert body.text(12) is None
+    said = make_transaction(ManifestOperation.RESTORE, 5, "an-id", ProtobufMessage.from_fields((1, 5)), {})
+    packed = older(version).make_version(6, None, said, 1).encode()
+    body = Manifest.decode(packed).body
+    assert [section(packed, body.get_number(field)) for field in (LANCE_13, LANCE_14)] == [said.encode()] * 2
+    assert body.get_text(12) is None
 
 
 @pytest.mark.parametrize("version", ["1.0.4", "13.0.0"])
 def test_a_manifest_that_keeps_its_transaction_is_told_of_it_as_before(version: str) -> None:
     found = older(version)
-    packed = found.with_parts(indexes=found.indexes[:1]).pack()
-    again = Manifest.read(packed)
+    packed = found.replace_parts(indexes=found.indexes[:1]).encode()
+    again = Manifest.decode(packed)
     assert again.transaction == found.transaction
-    assert again.body.number(LANCE_14) is None
-    assert section(packed, again.body.number(LANCE_13)) == (found.transaction or ProtobufMessage()).pack()
+    assert again.body.get_number(LANCE_14) is None
+    assert (
+        section(packed, again.body.get_number(LANCE_13)) == (found.transaction or ProtobufMessage()).encode()
+    )
 
 
 def test_a_manifest_without_a_transaction_stays_so() -> None:
-    found = Manifest.read(older("0.39.0").pack())
+    found = Manifest.decode(older("0.39.0").encode())
     assert found.transaction is None
-    assert (found.body.number(LANCE_13), found.body.number(LANCE_14)) == (None, None)
+    assert (found.body.get_number(LANCE_13), found.body.get_number(LANCE_14)) == (None, None)
 
 
 def test_columns_are_the_same_whatever_lance_has_written_them() -> None:
@@ -79,8 +81,8 @@ def test_columns_are_the_same_whatever_lance_has_written_them() -> None:
 def test_a_field_that_may_tell_a_place_is_neither_moved_nor_swept_by(field: int) -> None:
     """17: blobs in a table of their own; 22: fragments that are not in the manifest; 27: of the future."""
     found = older("13.0.0")
-    found = found._replace(body=found.body.with_field(field, 1))
+    found = found._replace(body=found.body.replace_field(field, 1))
     with pytest.raises(UnknownPlacement, match=rf"fields \[{field}\]"):
         check_movable(found)
     with pytest.raises(UnclearManifest, match=rf"\[{field}\]"):
-        list(ManifestFiles().of(found, "/somewhere"))
+        list(ManifestFiles().list_new_files(found, "/somewhere"))

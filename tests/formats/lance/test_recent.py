@@ -18,18 +18,18 @@ from penstock.formats.lance.state import (
     OwnBranch,
     OwnTag,
     RecentVersion,
+    add_next_version,
     apply_changes,
-    branch_key,
-    keys_differing,
-    state_of,
-    tag_key,
-    version_key,
-    version_of,
-    with_next,
-    with_state,
+    decode_state,
+    encode_branch_key,
+    encode_state_into_table,
+    encode_tag_key,
+    encode_version_key,
+    list_differing_keys,
+    parse_version_key,
 )
 from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, PendingObjects
-from penstock.model.content import content_bytes
+from penstock.model.content import encode_checked_content
 from penstock.stores.memory import MemoryStore
 
 LOCATION = "s3://a-bucket-of-some-company/warehouse/8b0c7d2e-6a0a-4c53-9f0e-4a0f3f1f2a11"
@@ -48,14 +48,14 @@ class Table:
 
     def __init__(self) -> None:
         self.objects = PendingObjects(Objects(MemoryStore()))
-        self.content = with_state(EMPTY, LanceState())
+        self.content = encode_state_into_table(EMPTY, LanceState())
         self.entries: dict[bytes, Entry] = {}
         self.nodes = 0
         """How many steps wrote to the tree."""
 
     @property
     def state(self) -> LanceState:
-        return state_of(self.content)
+        return decode_state(self.content)
 
     @property
     def versions(self) -> LanceVersionReader:
@@ -63,19 +63,19 @@ class Table:
 
     def numbers(self, branch: str) -> list[int]:
         """The versions that one of Lance's branches should have, newest first."""
-        named = (version_of(key) for key in self.entries)
+        named = (parse_version_key(key) for key in self.entries)
         return sorted((one[1] for one in named if one and one[0] == branch), reverse=True)
 
     def add(self, branch: str = "") -> None:
         number = next(iter(self.numbers(branch)), 0) + 1
         one = RecentVersion(branch, number, version_of_number(number))
-        self.content, blobs = with_next(self.objects, self.content, self.state, one)
+        self.content, blobs = add_next_version(self.objects, self.content, self.state, one)
         self._keep(blobs)
-        self.entries[version_key(branch, number)] = one.version
+        self.entries[encode_version_key(branch, number)] = one.version
 
     def change(self, changes: dict[bytes, Entry | None]) -> None:
         state, blobs = apply_changes(self.objects, self.state, changes)
-        self.content = with_state(self.content, state)
+        self.content = encode_state_into_table(self.content, state)
         self._keep(blobs)
         for key, one in changes.items():
             if one is None:
@@ -92,14 +92,16 @@ class Table:
         versions = self.versions
         for branch in branches:
             numbers = self.numbers(branch)
-            there = [(number, self.entries[version_key(branch, number)]) for number in numbers]
-            assert list(versions.all(branch)) == there
-            assert versions.newest(branch) == (there[0] if there else None)
+            there = [(number, self.entries[encode_version_key(branch, number)]) for number in numbers]
+            assert list(versions.list_versions(branch)) == there
+            assert versions.find_newest(branch) == (there[0] if there else None)
             for number in range(max(numbers, default=0) + 3):
-                assert versions.get(branch, number) == dict(there).get(number)
-                assert list(versions.all(branch, number)) == [one for one in there if one[0] < number]
+                assert versions.get_version(branch, number) == dict(there).get(number)
+                assert list(versions.list_versions(branch, number)) == [
+                    one for one in there if one[0] < number
+                ]
         tags = {key[1:].decode(): one for key, one in self.entries.items() if isinstance(one, OwnTag)}
-        assert versions.tags() == tags
+        assert versions.list_tags() == tags
         assert self.state.newest == max(self.numbers(""), default=0)
         assert list(LanceCheck(self.objects).find_flaws("t", self.content)) == []
 
@@ -108,18 +110,18 @@ class Table:
 def test_whatever_was_done_the_table_has_just_that(seed: int) -> None:
     chance, table = random.Random(seed), Table()
     table.add()
-    table.change({branch_key("dev"): OwnBranch(version=1)})
+    table.change({encode_branch_key("dev"): OwnBranch(version=1)})
     for _ in range(60):
         what = chance.random()
         if what < 0.8:
             table.add(chance.choice(("", "", "dev")))
         elif what < 0.9:
-            table.change({tag_key(f"t{chance.randrange(3)}"): OwnTag(version=table.numbers("")[0])})
+            table.change({encode_tag_key(f"t{chance.randrange(3)}"): OwnTag(version=table.numbers("")[0])})
         else:
             tagged = {one.version for one in table.entries.values() if isinstance(one, OwnTag)}
             old = [number for number in table.numbers("")[1:] if number not in tagged]
             gone = chance.sample(old, min(len(old), 2))
-            table.change({version_key("", number): None for number in gone})
+            table.change({encode_version_key("", number): None for number in gone})
         table.check("", "dev", "never was")
 
 
@@ -127,7 +129,7 @@ def test_most_versions_leave_the_tree_as_it_is_and_the_lakes_map_keeps_the_conte
     table = Table()
     for _ in range(100):
         table.add()
-        assert len(content_bytes(table.content)) <= INLINE_MAX_BYTES
+        assert len(encode_checked_content(table.content)) <= INLINE_MAX_BYTES
         assert table.state.recent[-1].number == table.state.newest, "the newest one is never looked up"
     assert 10 <= table.nodes <= 34
 
@@ -135,7 +137,7 @@ def test_most_versions_leave_the_tree_as_it_is_and_the_lakes_map_keeps_the_conte
 def test_a_table_with_much_else_in_its_content_has_all_but_its_newest_version_in_the_tree() -> None:
     table = Table()
     crowded = msgspec.structs.replace(table.state, properties={"note": "x" * 2000})
-    table.content = with_state(table.content, crowded)
+    table.content = encode_state_into_table(table.content, crowded)
     for _ in range(5):
         table.add()
         assert len(table.state.recent) == 1
@@ -150,12 +152,12 @@ def test_no_difference_of_two_states_is_missed(seed: int) -> None:
         if chance.random() < 0.8 or len(table.numbers("")) < 3:
             table.add()
         else:
-            table.change({version_key("", chance.choice(table.numbers("")[1:])): None})
+            table.change({encode_version_key("", chance.choice(table.numbers("")[1:])): None})
         seen.append((table.state, dict(table.entries)))
     for _ in range(40):
         (before, was), (after, now) = chance.sample(seen, 2)
         differing = {key for key in was.keys() | now.keys() if was.get(key) != now.get(key)}
-        assert differing <= set(keys_differing(table.objects, before, after))
+        assert differing <= set(list_differing_keys(table.objects, before, after))
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,6 @@ def test_versions_beside_the_tree_that_cannot_be_are_told(
     table = Table()
     for _ in range(3):
         table.add()
-    table.change({tag_key("t"): OwnTag(version=3)})
-    wrong = with_state(table.content, msgspec.structs.replace(table.state, recent=recent))
+    table.change({encode_tag_key("t"): OwnTag(version=3)})
+    wrong = encode_state_into_table(table.content, msgspec.structs.replace(table.state, recent=recent))
     assert [what for _, what in LanceCheck(table.objects).find_flaws("t", wrong) if said in what]

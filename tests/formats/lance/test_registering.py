@@ -9,14 +9,14 @@ import pytest
 from penstock import Key, Lake
 from penstock.errors import InvalidTable, TableNotFound, UnsupportedFeature
 from penstock.formats.lance.lake.calls import CommitLance, RegisterLance
-from penstock.formats.lance.registration import look_at
+from penstock.formats.lance.registration import read_registered_version
 from penstock.formats.lance.state import (
     LanceTableVersion,
     OwnBranch,
     OwnTag,
-    branch_key,
-    tag_key,
-    version_key,
+    encode_branch_key,
+    encode_tag_key,
+    encode_version_key,
 )
 from penstock.storage.places import Place
 from tests.formats.lance.tables import (
@@ -41,7 +41,7 @@ def folder(lake: Lake) -> Path:
 
 
 def place(lake: Lake, folder: Path) -> Place:
-    return embedded(lake).places.at(str(folder))
+    return embedded(lake).places.open_place(str(folder))
 
 
 def test_all_that_lance_would_list_is_found(lake: Lake, folder: Path) -> None:
@@ -52,14 +52,18 @@ def test_all_that_lance_would_list_is_found(lake: Lake, folder: Path) -> None:
     lance.write_dataset(rows(4), branch, mode="append")
     branch.tags.create("there", ("feat/x", 3))
     (folder / "_versions" / "18446744073709551610.manifest-1234").write_bytes(b"staged by somebody")
-    found = look_at(place(lake, folder), ITEMS).entries
+    found = read_registered_version(place(lake, folder), ITEMS).entries
     assert {key for key, one in found.items() if isinstance(one, LanceTableVersion)} == {
-        version_key("", 1),
-        version_key("", 2),
-        version_key("feat/x", 2),
-        version_key("feat/x", 3),
+        encode_version_key("", 1),
+        encode_version_key("", 2),
+        encode_version_key("feat/x", 2),
+        encode_version_key("feat/x", 3),
     }
-    own, tag, there = found[branch_key("feat/x")], found[tag_key("v1.0")], found[tag_key("there")]
+    own, tag, there = (
+        found[encode_branch_key("feat/x")],
+        found[encode_tag_key("v1.0")],
+        found[encode_tag_key("there")],
+    )
     assert isinstance(own, OwnBranch)
     assert (own.parent, own.version) == ("", 2)
     assert isinstance(tag, OwnTag)
@@ -83,14 +87,14 @@ def test_a_registered_table_is_read_and_goes_on(lake: Lake, folder: Path, is_v2:
     lake.merge("dev", "main")
     assert keys_seen(lake) == [1, 2, 3, 4, 5]
     assert state(lake).is_registered
-    assert [number for number, _ in versions(lake).all()] == [5, 4, 3, 2, 1]
+    assert [number for number, _ in versions(lake).list_versions()] == [5, 4, 3, 2, 1]
 
 
 def test_a_folder_that_is_only_declared_has_no_version(lake: Lake, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / ".lance-reserved").write_bytes(b"")
     lake.do(CommitLance(operations=(RegisterLance(key=ITEMS, location=str(folder)),)))
-    assert list(versions(lake).all()) == []
+    assert list(versions(lake).list_versions()) == []
     write(lake, "main", 1)
     assert (keys_of(lake), content(lake).location) == ([1], str(folder))
 
@@ -98,7 +102,7 @@ def test_a_folder_that_is_only_declared_has_no_version(lake: Lake, folder: Path)
 def test_a_folder_without_a_table_is_told(lake: Lake, folder: Path) -> None:
     folder.mkdir(parents=True)
     with pytest.raises(TableNotFound, match="no Lance table at"):
-        look_at(place(lake, folder), ITEMS)
+        read_registered_version(place(lake, folder), ITEMS)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_a_newest_version_that_is_no_manifest_is_told(lake: Lake, folder: Path, 
     lance.write_dataset(rows(1), str(folder))
     (folder / "_versions" / f"{2**64 - 1 - 2:020d}.manifest").write_bytes(data)
     with pytest.raises(InvalidTable, match="is not a manifest"):
-        look_at(place(lake, folder), ITEMS)
+        read_registered_version(place(lake, folder), ITEMS)
 
 
 def test_a_manifest_under_the_name_of_another_version_is_told(lake: Lake, folder: Path) -> None:
@@ -116,17 +120,17 @@ def test_a_manifest_under_the_name_of_another_version_is_told(lake: Lake, folder
     first = folder / "_versions" / f"{2**64 - 1 - 1:020d}.manifest"
     (folder / "_versions" / f"{2**64 - 1 - 7:020d}.manifest").write_bytes(first.read_bytes())
     with pytest.raises(InvalidTable, match="by its content, version 1"):
-        look_at(place(lake, folder), ITEMS)
+        read_registered_version(place(lake, folder), ITEMS)
 
 
 def test_files_of_the_oldest_format_are_told_before_somebody_branches(lake: Lake, folder: Path) -> None:
     lance.write_dataset(rows(1), str(folder), data_storage_version="legacy")
     with pytest.raises(UnsupportedFeature, match="oldest file format"):
-        look_at(place(lake, folder), ITEMS)
+        read_registered_version(place(lake, folder), ITEMS)
 
 
 def test_a_tag_file_that_cannot_be_read_is_told(lake: Lake, folder: Path) -> None:
     lance.write_dataset(rows(1), str(folder)).tags.create("v", 1)
     (folder / "_refs" / "tags" / "v.json").write_text("{")
     with pytest.raises(InvalidTable, match="cannot be read"):
-        look_at(place(lake, folder), ITEMS)
+        read_registered_version(place(lake, folder), ITEMS)

@@ -113,7 +113,7 @@ def test_tags_and_properties_go_back_with_the_commit_that_made_them(forked: Lake
     tag = PutLanceTag(key=ITEMS, tag_name="v1", version=1)
     forked.do(CommitLance(operations=(tag, AlterLance(key=ITEMS, properties={"owner": "ann"}))))
     forked.revert("main", "main")
-    assert versions(forked).tags() == {}
+    assert versions(forked).list_tags() == {}
     assert state(forked).properties == {}
     assert newest(forked)[0] == 2, "no version is made where none is needed"
 
@@ -121,7 +121,7 @@ def test_tags_and_properties_go_back_with_the_commit_that_made_them(forked: Lake
 def test_a_branch_of_lances_own_goes_and_comes_back_with_its_commit(forked: Lake) -> None:
     opened(forked).create_branch("exp")
     forked.revert("main", "main")
-    assert versions(forked).branches() == {}
+    assert versions(forked).list_branches() == {}
     forked.revert("main", "main")
     assert opened(forked).checkout_version(("exp", None)).count_rows() == 5
 

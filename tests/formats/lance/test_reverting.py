@@ -13,8 +13,8 @@ import pytest
 from penstock import Delete, Key, Lake
 from penstock.errors import MergeConflict
 from penstock.formats.lance import lineage
-from penstock.formats.lance.fragments import FolderVersion, fragments_of
-from penstock.formats.lance.reversal import _covered_fragments as covered
+from penstock.formats.lance.fragments import FolderVersion, list_fragments
+from penstock.formats.lance.reversal import _list_covered_fragments as covered
 from penstock.formats.lance.table_merge import TableMerge
 from tests.formats.lance.tables import (
     content,
@@ -232,7 +232,7 @@ def test_a_revert_is_not_repeated_where_its_rows_never_were(
 def test_rows_whose_files_were_cleaned_up_are_not_promised(forked: Lake) -> None:
     bad = remove(forked, 1, 2, 3)
     append(forked, 6)
-    there = {file for one in fragments_of(FolderVersion(manifest(forked), "")) for file in one.files}
+    there = {file for one in list_fragments(FolderVersion(manifest(forked), "")) for file in one.files}
     data = Path(content(forked).location) / "data"
     (gone,) = (file for file in data.iterdir() if f"/data/{file.name}" not in there)
     gone.rename(data.parent / gone.name)
@@ -567,11 +567,11 @@ def test_settings_go_back_one_by_one(forked: Lake) -> None:
 
 def indexes(lake: Lake) -> dict[str, frozenset[int]]:
     """The fragments that each index covers, of those that are there."""
-    return {one.text(3) or "": covered(one) for one in manifest(lake).indexes}
+    return {one.get_text(3) or "": covered(one) for one in manifest(lake).indexes}
 
 
 def numbers(lake: Lake) -> frozenset[int]:
-    return frozenset(one.number for one in fragments_of(FolderVersion(manifest(lake), "")))
+    return frozenset(one.number for one in list_fragments(FolderVersion(manifest(lake), "")))
 
 
 def test_an_index_that_was_created_goes(forked: Lake) -> None:
@@ -657,7 +657,7 @@ def test_a_revert_reads_what_the_commit_changed(forked: Lake, monkeypatch: pytes
     for key in range(10, 40):
         remove(forked, key)
     names: list[str] = []
-    original = TableMerge.revert
+    original = TableMerge.revert_table
 
     def watched(self: TableMerge, *sides: Any) -> Any:
         landing = self._landing
@@ -670,7 +670,7 @@ def test_a_revert_reads_what_the_commit_changed(forked: Lake, monkeypatch: pytes
         monkeypatch.setattr(landing, "_read_deletions", noted)
         return original(self, *sides)
 
-    monkeypatch.setattr(TableMerge, "revert", watched)
+    monkeypatch.setattr(TableMerge, "revert_table", watched)
     forked.revert(bad, "main")
     assert len(names) <= 2
     assert values(forked)[1] == 1.0
@@ -682,7 +682,7 @@ def test_a_revert_that_is_overtaken_is_done_on_what_is_there_then(
 ) -> None:
     bad = append(forked, 6)
     append(forked, 8)
-    original, calls = TableMerge.revert, list[int]()
+    original, calls = TableMerge.revert_table, list[int]()
 
     def overtaken(self: TableMerge, *sides: Any) -> Any:
         found = original(self, *sides)
@@ -691,7 +691,7 @@ def test_a_revert_that_is_overtaken_is_done_on_what_is_there_then(
             other(forked)
         return found
 
-    monkeypatch.setattr(TableMerge, "revert", overtaken)
+    monkeypatch.setattr(TableMerge, "revert_table", overtaken)
     forked.revert(bad, "main")
     assert len(calls) > 1
     assert 6 not in keys_of(forked)

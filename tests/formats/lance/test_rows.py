@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from penstock.formats.lance.row_sets import (
     RowSpan,
-    count,
-    difference,
-    intersection,
-    numbers_in,
-    other_rows,
-    places_of,
-    ranges_of,
-    rows_of,
-    size,
-    split,
-    union,
-    without_places,
+    count_layout_rows,
+    count_numbers,
+    find_places,
+    intersect_ranges,
+    list_numbers,
+    list_rows_of_layout,
+    make_ranges,
+    remove_places,
+    split_layout,
+    subtract_ranges,
+    subtract_row_sets,
+    unite_ranges,
 )
 
 NUMBERS = st.sets(st.integers(0, 30))
@@ -42,27 +42,27 @@ def rows_in(layout: tuple[RowSpan, ...]) -> list[tuple[str, int]]:
 
 @given(NUMBERS, NUMBERS)
 def test_ranges_are_sets(one: set[int], other: set[int]) -> None:
-    mine, others = ranges_of(one), ranges_of(other)
-    assert (set(numbers_in(mine)), count(mine)) == (one, len(one))
-    assert union(mine, others) == ranges_of(one | other)
-    assert intersection(mine, others) == ranges_of(one & other)
-    assert difference(mine, others) == ranges_of(one - other)
+    mine, others = make_ranges(one), make_ranges(other)
+    assert (set(list_numbers(mine)), count_numbers(mine)) == (one, len(one))
+    assert unite_ranges(mine, others) == make_ranges(one | other)
+    assert intersect_ranges(mine, others) == make_ranges(one & other)
+    assert subtract_ranges(mine, others) == make_ranges(one - other)
 
 
 @given(LAYOUTS, NUMBERS)
 def test_places_of_a_layout_are_those_of_its_rows(spans: list[tuple[str, int, int]], gone: set[int]) -> None:
     layout = layout_of(spans)
     rows = rows_in(layout)
-    left = without_places(layout, ranges_of(gone))
+    left = remove_places(layout, make_ranges(gone))
     assert rows_in(left) == [row for place, row in enumerate(rows) if place not in gone]
-    removed = other_rows(rows_of(layout), rows_of(left))
-    assert set(numbers_in(places_of(layout, removed))) == {place for place in gone if place < len(rows)}
+    removed = subtract_row_sets(list_rows_of_layout(layout), list_rows_of_layout(left))
+    assert set(list_numbers(find_places(layout, removed))) == {place for place in gone if place < len(rows)}
 
 
 @given(LAYOUTS, st.integers(0, 30))
 def test_a_layout_in_pieces_has_all_its_rows(spans: list[tuple[str, int, int]], first: int) -> None:
     layout = layout_of(spans)
-    first = min(first, size(layout))
-    pieces = split(layout, [first, size(layout) - first])
-    assert [size(one) for one in pieces] == [first, size(layout) - first]
+    first = min(first, count_layout_rows(layout))
+    pieces = split_layout(layout, [first, count_layout_rows(layout) - first])
+    assert [count_layout_rows(one) for one in pieces] == [first, count_layout_rows(layout) - first]
     assert [row for one in pieces for row in rows_in(one)] == rows_in(layout)

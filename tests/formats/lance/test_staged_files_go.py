@@ -43,7 +43,7 @@ class Removing(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         self.seen.append(task.staged)
         if self.meanwhile is not None:
             other, self.meanwhile = self.meanwhile, None
-            self.add(other)
+            self.add_task(other)
         if self.fails is not None:
             raise self.fails
 
@@ -51,7 +51,7 @@ class Removing(BackgroundPublisher[PromoteTask, UnpromotedChain]):
 def test_files_that_wait_are_removed_together() -> None:
     removing = Removing()
     for name in ("a", "b", "c"):
-        removing.add(told(name))
+        removing.add_task(told(name))
     assert removing.publish_here(told("d"), 5) is None
     assert sorted(name for names in removing.seen for name in names) == ["a", "b", "c", "d"]
     assert ("a", "b", "c") in removing.seen
@@ -72,7 +72,7 @@ def test_what_could_not_be_removed_is_tried_again_with_the_next() -> None:
     removing.fails = Unavailable("storage is away")
     assert removing.publish_here(told("a"), 5) is removing.fails
     removing.fails = None
-    removing.add(told("b"))
+    removing.add_task(told("b"))
     assert removing.publish_here(told("c"), 5) is None
     assert {name for names in removing.seen[1:] for name in names} == {"a", "b", "c"}
 
@@ -80,7 +80,7 @@ def test_what_could_not_be_removed_is_tried_again_with_the_next() -> None:
 def test_no_more_wait_than_are_removed_at_once() -> None:
     removing = Removing()
     for number in range(STAGED_MAX + 5):
-        removing.add(told(str(number)))
+        removing.add_task(told(str(number)))
     (job,) = removing.jobs.values()
     (waiting,) = job.pending
     assert waiting.staged == tuple(str(number) for number in range(5, STAGED_MAX + 5))
@@ -89,6 +89,6 @@ def test_no_more_wait_than_are_removed_at_once() -> None:
 def test_versions_are_still_told_one_by_one() -> None:
     removing = Removing()
     for _ in range(3):
-        removing.add(told(work=PromoteWork.VERSIONS))
+        removing.add_task(told(work=PromoteWork.VERSIONS))
     (job,) = removing.jobs.values()
     assert len(job.pending) == 3

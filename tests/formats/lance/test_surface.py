@@ -16,8 +16,8 @@ from lance_namespace import (
     TableVersion,
 )
 
-from penstock.formats.lance.manifests import FileBase, Manifest, ManifestOperation, transaction
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestOperation, make_transaction
+from penstock.formats.lance.names import make_manifest_path
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
@@ -25,7 +25,7 @@ from penstock.formats.lance.relocation import (
     DELETION_FILE,
     FILES,
     FRAGMENT_ID,
-    index_id,
+    make_index_id,
     move_to_folder,
 )
 from tests.formats.lance.tables import rows
@@ -35,11 +35,11 @@ TRANSACTION_SECTION = 23
 
 
 def stored(folder: Path, version: int) -> Path:
-    return folder / manifest_name("", "", version)
+    return folder / make_manifest_path("", "", version)
 
 
 def read(folder: Path, version: int) -> Manifest:
-    return Manifest.read(stored(folder, version).read_bytes())
+    return Manifest.decode(stored(folder, version).read_bytes())
 
 
 def latest(folder: Path) -> int:
@@ -49,7 +49,7 @@ def latest(folder: Path) -> int:
 
 def put(folder: Path, manifest: Manifest) -> None:
     stored(folder, manifest.version).parent.mkdir(parents=True, exist_ok=True)
-    stored(folder, manifest.version).write_bytes(manifest.pack())
+    stored(folder, manifest.version).write_bytes(manifest.encode())
 
 
 def keys(folder: Path) -> list[int]:
@@ -89,7 +89,7 @@ def test_a_manifest_says_what_was_done(table: Any, folder: Path, operation: str)
     DONE[operation](table)
     found = read(folder, lance.dataset(str(folder)).version)
     assert found.operation is ManifestOperation(operation)
-    assert found.body.number(TRANSACTION_SECTION) is not None
+    assert found.body.get_number(TRANSACTION_SECTION) is not None
 
 
 def test_an_upsert_is_told_as_an_update(table: Any, folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_manifest_that_passes_through_is_the_same_to_lance(table: Any, folder:
     table.create_scalar_index("k", "BTREE")
     version = latest(folder)
     before = read(folder, version)
-    put(folder, Manifest.read(before.pack()))
+    put(folder, Manifest.decode(before.encode()))
     assert read(folder, version) == before
     found = lance.dataset(str(folder))
     assert (found.version, keys(folder)) == (version, [1, 3, 4, 5])
@@ -115,9 +115,11 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     table.create_scalar_index("k", "BTREE")
     version = latest(folder)
     other = tmp_path / "other"
-    said = transaction(ManifestOperation.CLONE, version, "", ProtobufMessage.of((1, 1), (3, version)), {})
+    said = make_transaction(
+        ManifestOperation.CLONE, version, "", ProtobufMessage.from_fields((1, 1), (3, version)), {}
+    )
     moved = move_to_folder(read(folder, version), str(folder), str(other))
-    put(other, moved.as_version(version, None, said, 1))
+    put(other, moved.make_version(version, None, said, 1))
     assert keys(other) == [1, 3, 4, 5]
     assert lance.dataset(str(other)).to_table(filter="k = 4").num_rows == 1
     lance.write_dataset(rows(6), str(other), mode="append")
@@ -126,7 +128,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     assert keys(folder) == [1, 3, 4, 5]
     back = move_to_folder(read(other, version + 2), str(other), str(folder))
     assert [one.path for one in back.bases] == [str(other)]
-    put(folder, back.as_version(version + 1, None, said, 1))
+    put(folder, back.make_version(version + 1, None, said, 1))
     assert keys(folder) == [3, 4, 5, 6]
 
 
@@ -145,24 +147,28 @@ def test_files_that_a_fragment_names_say_at_which_base_they_are(
     table.create_scalar_index("k", "BTREE")
     moved = move_to_folder(read(folder, latest(folder)), str(folder), str(tmp_path))
     first = moved.fragments[0]
-    named = [*first.all(FILES), *first.all(DELETION_FILE)]
-    assert [ProtobufMessage.read(one).number(BASE_OF_FILE) for one in named] == [0, 0]
-    assert [one.number(BASE_OF_INDEX) for one in moved.indexes] == [0]
+    named = [*first.get_values(FILES), *first.get_values(DELETION_FILE)]
+    assert [ProtobufMessage.decode(one).get_number(BASE_OF_FILE) for one in named] == [0, 0]
+    assert [one.get_number(BASE_OF_INDEX) for one in moved.indexes] == [0]
 
 
 def test_a_file_of_deleted_rows_is_named_by_the_number_of_its_fragment(table: Any, folder: Path) -> None:
-    (fragment,) = (one for one in read(folder, table.version).fragments if one.all(DELETION_FILE))
-    deletion = fragment.message(DELETION_FILE)
+    (fragment,) = (one for one in read(folder, table.version).fragments if one.get_values(DELETION_FILE))
+    deletion = fragment.get_message(DELETION_FILE)
     assert deletion is not None
-    number, version, chance = fragment.number(FRAGMENT_ID) or 0, deletion.number(2), deletion.number(3)
+    number, version, chance = (
+        fragment.get_number(FRAGMENT_ID) or 0,
+        deletion.get_number(2),
+        deletion.get_number(3),
+    )
     assert (folder / "_deletions" / f"{number}-{version}-{chance}.arrow").exists()
 
 
 def test_many_deleted_rows_are_listed_in_a_file_that_ends_otherwise(folder: Path) -> None:
     lance.write_dataset(rows(*range(20_000)), str(folder)).delete("k < 10000")
-    deletion = read(folder, 2).fragments[0].message(DELETION_FILE)
+    deletion = read(folder, 2).fragments[0].get_message(DELETION_FILE)
     assert deletion is not None
-    assert deletion.number(1) == 1
+    assert deletion.get_number(1) == 1
     (found,) = (folder / "_deletions").iterdir()
     assert found.suffix == ".bin"
 
@@ -170,7 +176,7 @@ def test_many_deleted_rows_are_listed_in_a_file_that_ends_otherwise(folder: Path
 def test_the_files_of_an_index_are_in_a_folder_that_its_number_names(table: Any, folder: Path) -> None:
     table.create_scalar_index("k", "BTREE")
     (index,) = read(folder, latest(folder)).indexes
-    assert {one.name for one in (folder / "_indices").iterdir()} == {str(index_id(index))}
+    assert {one.name for one in (folder / "_indices").iterdir()} == {str(make_index_id(index))}
 
 
 def test_compaction_renews_a_borrowed_index_and_says_the_wrong_place(
@@ -183,8 +189,8 @@ def test_compaction_renews_a_borrowed_index_and_says_the_wrong_place(
     lance.write_dataset(rows(6), str(clone), mode="append")
     lance.dataset(str(clone)).optimize.compact_files()
     (index,) = read(clone, lance.dataset(str(clone)).version).indexes
-    assert index.number(BASE_OF_INDEX) == 0
-    assert (clone / "_indices" / str(index_id(index))).is_dir()
+    assert index.get_number(BASE_OF_INDEX) == 0
+    assert (clone / "_indices" / str(make_index_id(index))).is_dir()
 
 
 def test_branches_and_tags_are_small_files_with_the_fields_that_are_read(table: Any, folder: Path) -> None:
@@ -194,7 +200,7 @@ def test_branches_and_tags_are_small_files_with_the_fields_that_are_read(table: 
     tag = json.loads((folder / "_refs/tags/v1.json").read_text())
     assert (branch["parentBranch"], branch["parentVersion"]) == (None, table.version)
     assert (tag["branch"], tag["version"]) == (None, 1)
-    first = Manifest.read((folder / manifest_name("", "feat/x", table.version)).read_bytes())
+    first = Manifest.decode((folder / make_manifest_path("", "feat/x", table.version)).read_bytes())
     assert (first.branch, first.version) == ("feat/x", table.version)
 
 

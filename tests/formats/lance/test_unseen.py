@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.formats.lance.lake.calls import ListLanceVersions
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.model.keys import Key
 from tests.formats.lance.tables import content, keys_of, keys_seen, newest, rows, state, write
 
@@ -48,7 +48,7 @@ def test_a_commit_that_a_branch_was_moved_back_from_is_read_apart(forked: Lake, 
     write(forked, "dev", 6)
     write(forked, "dev", 7)
     left, chain = forked.branch("dev").head, state(forked, "dev").chain
-    name = Path(content(forked).location) / manifest_name(chain, "", 4)
+    name = Path(content(forked).location) / make_manifest_path(chain, "", 4)
     staged = Path(content(forked).location) / newest(forked, "dev")[1].staged
     forked.finish_background()
     assert (name.exists(), staged.exists()) == (True, False)

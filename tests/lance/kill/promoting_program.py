@@ -47,7 +47,7 @@ def main(place: str, meeting: str, number: str, processes: str) -> None:
         assert isinstance(lake.catalogue, Embedded)
         parts = plugin_of(lake.catalogue, LancePlugin).parts
         lake.finish_background(WAIT_MAX_S)  # a lake that is closed does not wait so long for the others
-    assert parts.promoter.backlog() == (), "all of it is promoted"
+    assert parts.promoter.list_unpublished() == (), "all of it is promoted"
 
 
 if __name__ == "__main__":

@@ -89,13 +89,13 @@ def test_a_branch_that_is_looked_at_before_its_version_is_there_is_seen_afterwar
     assert tables.settle()
     ref_files, chains = tables.parts.promoter._refs, tables.parts.promoter._chains
     assert ref_files is not None
-    put = chains.put
+    put = chains.put_manifest
 
     def put_later(told: PromoteTask, one: WaitingVersion) -> bool:
-        ref_files.have(told)  # as the job does that follows from the branch before
+        ref_files.update_files(told)  # as the job does that follows from the branch before
         return put(told, one)
 
-    monkeypatch.setattr(chains, "put", put_later)
+    monkeypatch.setattr(chains, "put_manifest", put_later)
     tables.change("t", PutBranchStep(name="fix", parent="dev", version=2))
     settle_refs(tables)
     assert {"dev", "fix"} <= lance.dataset(str(location)).branches.list().keys()

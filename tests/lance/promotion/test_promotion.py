@@ -12,10 +12,10 @@ import pytest
 
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
 from penstock.formats.lance import metrics
-from penstock.formats.lance.branch_chains import WriteTarget, new_line
+from penstock.formats.lance.branch_chains import WriteTarget, begin_chain
 from penstock.formats.lance.intents import CreateStep
 from penstock.formats.lance.promotion_tasks import PENDING_MAX
-from penstock.formats.lance.state import LanceVersionReader, state_of
+from penstock.formats.lance.state import LanceVersionReader, decode_state
 from penstock.metrics.memory import Metrics
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -84,10 +84,10 @@ def test_no_version_is_put_before_one_that_cannot_be(make: Callable[..., Tables]
     tables = make(places=WatchedPlaces(before))
     location = tables.declare()
     tables.create(1, 2, 3)
-    assert not tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert not tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert manifests(location) == names(1)
     assert len(staged(location)) >= 2
-    behind = tables.promoter.status(tables.content())
+    behind = tables.promoter.find_unpromoted_status(tables.content())
     assert behind is not None
     assert (behind.versions, type(behind.problem)) == (2, Unavailable)
     is_away.clear()
@@ -102,7 +102,7 @@ def test_whoever_helps_has_it_done_when_told_so(make: Callable[..., Tables]) -> 
     tables.create(1, 2)
     assert manifests(location) == []
     assert [one.number for one in tables.promoter.find_unpromoted(tables.content())] == [1, 2]
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert rows(location) == [0, 1]
     assert tables.promoter.find_unpromoted(tables.content()) == ()
 
@@ -115,7 +115,7 @@ def test_those_who_land_one_after_the_other_may_be_told_in_any_order(make: Calla
     older = tables.content()
     tables.create(2)
     for content in (tables.content(), older):
-        assert tables.promoter.promote(content, monotonic() + LATER_S)
+        assert tables.promoter.promote_table(content, monotonic() + LATER_S)
         assert manifests(location) == names(1, 2)
 
 
@@ -133,7 +133,7 @@ def test_a_manifest_that_was_put_though_nobody_said_so_is_done(make: Callable[..
     tables = make(places=WatchedPlaces(after=after))
     location = tables.declare()
     tables.create(1, 2)
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert len(lost) == 2
     assert rows(location) == [0, 1]
 
@@ -168,10 +168,10 @@ def test_two_who_put_the_same_version_at_once_both_have_it_done(make: Callable[.
     places = [WatchedPlaces(before) for _ in range(2)]
     others = [make(store=first.store, places=one) for one in places]
     done = at_once(
-        *(lambda one=one: one.promoter.promote(one.content(), monotonic() + LATER_S) for one in others)
+        *(lambda one=one: one.promoter.promote_table(one.content(), monotonic() + LATER_S) for one in others)
     )
     assert done == [True, True]
-    assert all(one.promoter.backlog() == () for one in others)
+    assert all(one.promoter.list_unpublished() == () for one in others)
     created = [name for one in places for name in one.created if "_versions" in name]
     assert sorted(created, reverse=True) == in_log(location), "each was put once"
     assert rows(location) == [0, 1, 2]
@@ -187,7 +187,7 @@ def test_versions_that_are_there_already_are_found_from_the_newest_backwards(
     assert first.settle()
     places = WatchedPlaces()
     second = make(store=first.store, places=places)
-    assert second.promoter.promote(second.content(), monotonic() + LATER_S)
+    assert second.promoter.promote_table(second.content(), monotonic() + LATER_S)
     assert places.created == [], "nothing is left to do"
 
 
@@ -276,7 +276,7 @@ def test_a_manifest_of_somebody_else_stays_and_nothing_is_put_after_it(
     with caplog.at_level(logging.ERROR, "penstock"):
         tables.create(2, 3)
         assert not tables.settle()
-        assert not tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+        assert not tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert there.read_bytes() == b"somebody else's"
     assert manifests(location) == names(1, 2)
     assert len(staged(location)) == 2, "they are all that there is of these versions"
@@ -285,7 +285,7 @@ def test_a_manifest_of_somebody_else_stays_and_nothing_is_put_after_it(
         f"not promoted: {there} is not the manifest that was ratified as version 2 of the table: "
     )
     assert meter.snapshot().count(metrics.FOREIGN) == 1
-    behind = tables.promoter.status(tables.content())
+    behind = tables.promoter.find_unpromoted_status(tables.content())
     assert behind is not None
     assert behind.versions == 2
     assert isinstance(behind.problem, ForeignCommit)
@@ -300,9 +300,9 @@ def test_once_the_strange_manifest_is_gone_it_goes_on(make: Callable[..., Tables
     tables.create(2)
     assert not tables.settle()
     there.unlink()
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert rows(location) == [0, 1]
-    assert tables.promoter.status(tables.content()) is None
+    assert tables.promoter.find_unpromoted_status(tables.content()) is None
 
 
 def test_a_version_that_cannot_be_promoted_has_a_name_that_clients_leave_as_it_is(tables: Tables) -> None:
@@ -312,7 +312,7 @@ def test_a_version_that_cannot_be_promoted_has_a_name_that_clients_leave_as_it_i
     assert not tables.settle()
     (waiting,) = tables.promoter.find_unpromoted(tables.content())
     for _ in range(2):
-        name = tables.promoter.apart(tables.content(), waiting)
+        name = tables.promoter.find_private_path(tables.content(), waiting)
         assert name.endswith(f"/{file_name(1)}")
         assert name.startswith("_staging/")
         assert (location / name).read_bytes() == (tables.template / "_versions" / file_name(1)).read_bytes()
@@ -345,7 +345,7 @@ def test_what_is_told_of_a_table_that_cannot_go_on_does_not_pile_up(make: Callab
     tables.create(1)
     content = tables.content()
     for _ in range(3 * PENDING_MAX):
-        tables.promoter.table_committed(Key("t"), content, is_default=True, branch="main")
+        tables.promoter.note_commit(Key("t"), content, is_default=True, branch="main")
     assert not tables.settle()
     (job,) = tables.promoter.jobs.values()
     assert len(job.pending) <= PENDING_MAX
@@ -370,7 +370,7 @@ def test_a_version_below_one_that_its_writer_put_at_the_very_place_is_promoted(
     tables.create(1)
     (location / stage(tables.template, location, 2)).rename(location / "_versions" / file_name(2))
     tables.change("t", CreateStep(version=2, path=f"_versions/{file_name(2)}"))
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     assert manifests(location) == names(1, 2)
 
 
@@ -382,7 +382,7 @@ def test_a_private_table_is_never_promoted(tables: Tables) -> None:
     tables.create(1)
     tables.create(2)
     assert tables.settle()
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
     tables.parts.close(LATER_S)
     assert manifests(location) == []
     assert len([one for one in staged(location) if one.startswith("_staging/")]) == 2
@@ -406,17 +406,17 @@ def test_a_branch_that_has_only_what_the_default_branch_has_promotes_nothing(tab
     tables.promoter.close(0)
     tables.create(1)
     other = Tables(tables.directory, tables.template, store=tables.store)
-    other.promoter.table_committed(Key("t"), tables.content(), is_default=False, branch="dev")
+    other.promoter.note_commit(Key("t"), tables.content(), is_default=False, branch="dev")
     other.parts.close(LATER_S)
     assert manifests(location) == []
 
 
 def line_of(tables: Tables, branch: str) -> Path:
     """The folder that a branch goes on in, with what a writer puts there."""
-    state = state_of(tables.content(branch=branch))
+    state = decode_state(tables.content(branch=branch))
     standing = WriteTarget(tables.kernel.branch(branch).incarnation)
     versions = LanceVersionReader(tables.kernel.objects, state)
-    folder = tables.location() / new_line(standing, tables.content(branch=branch), versions).folder
+    folder = tables.location() / begin_chain(standing, tables.content(branch=branch), versions).folder
     put_data(tables.template, folder)
     return folder
 
@@ -424,7 +424,9 @@ def line_of(tables: Tables, branch: str) -> Path:
 def test_a_branch_promotes_in_a_folder_of_its_own(tables: Tables) -> None:
     location = tables.declare()
     tables.create(1)
-    tables.kernel.references.create("dev", Kind.BRANCH, tables.kernel.references.get("main").head)
+    tables.kernel.references.create_reference(
+        "dev", Kind.BRANCH, tables.kernel.references.get_reference("main").head
+    )
     line = line_of(tables, "dev")
     path = stage_on_line(tables.template, location, line, 2)
     tables.change("t", CreateStep(version=2, path=path), branch="dev")
@@ -438,7 +440,9 @@ def test_a_branch_promotes_in_a_folder_of_its_own(tables: Tables) -> None:
 def test_an_alarm_of_a_branch_ends_when_the_branch_has_the_table_no_more(tables: Tables, how: str) -> None:
     location = tables.declare()
     tables.create(1)
-    tables.kernel.references.create("dev", Kind.BRANCH, tables.kernel.references.get("main").head)
+    tables.kernel.references.create_reference(
+        "dev", Kind.BRANCH, tables.kernel.references.get_reference("main").head
+    )
     line = line_of(tables, "dev")
     (line / "_versions").mkdir(exist_ok=True)
     foreign_at(line, 2)
@@ -451,7 +455,7 @@ def test_an_alarm_of_a_branch_ends_when_the_branch_has_the_table_no_more(tables:
     if how == "drop":
         tables.kernel.commit("dev", [Delete(Key("t"))], CommitMeta())
     else:
-        tables.kernel.references.delete("dev")
+        tables.kernel.references.delete_reference("dev")
     assert tables.promoter.finish(LATER_S) == {}
     assert tables.promoter.jobs == {}
     assert manifests(location) == names(1, 2)
@@ -462,16 +466,16 @@ def test_what_a_branch_was_set_back_behind_is_not_promoted_any_more(make: Callab
     location = tables.declare()
     tables.create(1)
     assert tables.settle()
-    before = tables.kernel.references.get("main").head
-    tables.kernel.references.create("dev", Kind.BRANCH, before)
+    before = tables.kernel.references.get_reference("main").head
+    tables.kernel.references.create_reference("dev", Kind.BRANCH, before)
     tables.promoter.close(0)
     line = line_of(tables, "dev")
     path = stage_on_line(tables.template, location, line, 2)
     tables.change("t", CreateStep(version=2, path=path), branch="dev")
     left = tables.content(branch="dev")
-    tables.kernel.references.assign("dev", before)
+    tables.kernel.references.assign_reference("dev", before)
     later = make(store=tables.store)
-    later.promoter.table_committed(Key("t"), left, is_default=False, branch="dev")
+    later.promoter.note_commit(Key("t"), left, is_default=False, branch="dev")
     assert later.settle()
     assert manifests(line) == []
 
@@ -487,7 +491,7 @@ def test_a_copy_of_a_lake_neither_promotes_nor_writes_to_tables_that_are_not_its
     first.create(2)
     fork = make(store=first.store, lake="another lake")
     catch_up(fork)
-    assert not fork.promoter.promote(fork.content(), monotonic() + LATER_S)
+    assert not fork.promoter.promote_table(fork.content(), monotonic() + LATER_S)
     with pytest.raises(ManagedElsewhere, match="belongs to lake this lake, and is read-only here"):
         fork.create(3)
     fork.parts.close(LATER_S)
@@ -499,7 +503,7 @@ def test_a_table_that_a_lake_lets_go_of_may_become_another_ones(make: Callable[.
     first.declare()
     first.create(1)
     assert first.settle()
-    first.parts.ownership.release(first.content())
+    first.parts.ownership.release_table(first.content())
     other = make(store=first.store, lake="another lake")
     other.create(2)
     assert other.settle()
@@ -516,17 +520,17 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     foreign_at(declared(tables), 1)
     tables.create(1)  # once the stranger is met, no further version is taken
     assert not tables.settle()
-    tables.promoter.measure()
+    tables.promoter.report_metrics()
     seen = meter.snapshot()
     assert (seen.gauge(metrics.UNPROMOTED) or 0) >= 1
     assert (seen.gauge(metrics.UNPROMOTED_SECONDS) or 0) > 0
     assert seen.count(metrics.PROMOTE_ERRORS, error="foreign_commit") >= 1
     (tables.location() / "_versions" / file_name(1)).unlink()
-    assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
-    tables.promoter.measure()
+    assert tables.promoter.promote_table(tables.content(), monotonic() + LATER_S)
+    tables.promoter.report_metrics()
     seen = meter.snapshot()
     assert seen.gauge(metrics.UNPROMOTED) == seen.gauge(metrics.UNPROMOTED_SECONDS) == 0
     assert seen.count(metrics.PROMOTED) == 1
-    newest = LanceVersionReader(tables.kernel.objects, state_of(tables.content())).newest()
+    newest = LanceVersionReader(tables.kernel.objects, decode_state(tables.content())).find_newest()
     assert newest is not None
     assert newest[0] == 1

@@ -200,16 +200,16 @@ import sys
 for name in ("lance", "lance_namespace", "lance_namespace_urllib3_client", "pydantic", "pyarrow"):
     sys.modules[name] = None
 from penstock.lake.opener import open_lake
-from penstock.server.openapi import describe
-from penstock.server.run import all_apis
+from penstock.server.openapi import describe_apis
+from penstock.server.run import load_apis
 from tests.server.running import local
-with open_lake("memory:") as lake, local(lake.catalogue, all_apis()) as server:
+with open_lake("memory:") as lake, local(lake.catalogue, load_apis()) as server:
     reply = server.ask("POST", "/lance/v1/table/t/describe", {})
     assert (reply.status, reply.json["code"]) == (406, 0), reply
     assert "pip install 'penstock[lance]'" in reply.json["error"], reply
     assert server.get("/lance/v1/table").status == 406
     assert server.get("/api/v2/trees").status == 200
-    describe(all_apis())
+    describe_apis(load_apis())
 """
 
 
@@ -222,7 +222,7 @@ def test_a_server_without_lance_says_how_to_get_it() -> None:
 
 def test_a_server_does_not_load_lance_before_it_is_asked_for() -> None:
     program = (
-        "import sys; from penstock.server.run import all_apis; all_apis(); "
+        "import sys; from penstock.server.run import load_apis; load_apis(); "
         "assert not {'lance', 'lance_namespace', 'pydantic', 'pyarrow'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -18,7 +18,7 @@ from penstock.errors import CommitVetoed
 from penstock.formats.lance.lake.calls import CommitLance, ListLanceVersions
 from penstock.formats.lance.rest.api import LANCE
 from penstock.formats.lance.rest.codec import READ_HERE_MAX_BYTES
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -179,7 +179,7 @@ class Noticing:
         self.before: dict[type[Call[Any]], Callable[[], Any]] = {}
         self.after: dict[type[Call[Any]], Callable[[], Any]] = {}
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         self.before.get(type(call), lambda: None)()
         answer = self._catalogue.do(call, progress)
         self.after.get(type(call), lambda: None)()

@@ -17,7 +17,7 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
-from penstock.formats.lance.lake.data_types import arrow_type, json_type
+from penstock.formats.lance.lake.data_types import parse_arrow_type, write_json_type
 from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
@@ -149,7 +149,7 @@ def test_who_may_write_some_tables_only_creates_and_changes_those(lake: Lake) ->
     ids=str,
 )
 def test_a_type_that_is_told_can_be_asked_for(kind: pa.DataType) -> None:
-    assert arrow_type(json_type(kind)) == kind
+    assert parse_arrow_type(write_json_type(kind)) == kind
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_type_that_is_told_can_be_asked_for(kind: pa.DataType) -> None:
 )
 def test_a_type_that_is_none_is_refused(said: Any) -> None:
     with pytest.raises(InvalidInputError):
-        arrow_type(said)
+        parse_arrow_type(said)

@@ -210,10 +210,10 @@ def serving(lake: Lake) -> AbstractContextManager[Local]:
 
 def damage(path: Path) -> None:
     """Tell Lance 13 of a transaction at a place where there is none."""
-    found = Manifest.read(path.read_bytes())
-    packed, place = found.pack(), found.body.number(23)
+    found = Manifest.decode(path.read_bytes())
+    packed, place = found.encode(), found.body.get_number(23)
     assert place is not None
     footer = packed[-16:]
-    body = found.body.with_field(21, place + 100).with_field(23, place).with_field(6, 0).pack()
+    body = found.body.replace_field(21, place + 100).replace_field(23, place).replace_field(6, 0).encode()
     start = int.from_bytes(footer[:8], "little")
     path.write_bytes(packed[:start] + len(body).to_bytes(4, "little") + body + footer)

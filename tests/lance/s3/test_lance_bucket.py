@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.errors import CommitConflict
 from penstock.formats.lance.lake.calls import PromoteLance
-from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.names import make_manifest_path
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -96,7 +96,7 @@ def test_promotion_leaves_nothing_staged(lake: Lake, s3_place: S3Place) -> None:
     where = location(lake, ITEMS)
     lake.close()  # which ends what is done in the background
     manifests = [name for name in names(s3_place, where) if "manifest" in name]
-    assert sorted(manifests) == sorted(manifest_name("", "", version) for version in range(1, 5))
+    assert sorted(manifests) == sorted(make_manifest_path("", "", version) for version in range(1, 5))
 
 
 def test_a_branch_in_a_bucket_reads_what_it_forked_from_and_merges_back(lake: Lake) -> None:
@@ -153,7 +153,7 @@ def test_a_manifest_that_somebody_else_put_is_never_overwritten(lake: Lake, s3_p
     collecting = Collecting(lake.lance())
     lance.write_dataset(rows(2), namespace_client=collecting, table_id=ITEMS, mode="append")
     lance.write_dataset(rows(666), where, mode="append")  # past the lake, at the place of the same version
-    name = f"{where}/{manifest_name('', '', 2)}".removeprefix(f"s3://{s3_place.bucket}/")
+    name = f"{where}/{make_manifest_path('', '', 2)}".removeprefix(f"s3://{s3_place.bucket}/")
     with closing(s3_place.client()) as client:
         foreign = client.get_object(Bucket=s3_place.bucket, Key=name)["Body"].read()
         collecting.commit()

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from penstock.errors import KeyNotFound
 from penstock.formats.files.lake.answers import FileEntry, JobInfo
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.lake import Lake
-from penstock.lake.write_jobs import job_id
+from penstock.lake.write_jobs import make_job_id
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from tests.servers.proxy import Proxy
@@ -42,7 +42,7 @@ class FilesScene(Scene):
 
     def leftovers(self, task: int | None = None) -> set[str]:
         """Files in the pool that no commit of the branch has: all, or those of a task."""
-        pool = Path(pool_of(self.lake.warehouse))
+        pool = Path(find_pool(self.lake.warehouse))
         there = {str(path) for path in pool.rglob("part-*") if path.is_file()}
         for commit in self.lake.log():
             there -= {file.address for file in self.lake.table("orders", commit.id).files.list()}
@@ -52,7 +52,7 @@ class FilesScene(Scene):
         """What the lake knows of a job, as anybody may ask."""
         assert job.idempotency_key is not None
         known = {one.id: one for one in self.lake.jobs(all=True)}
-        return known.get(job_id(job.idempotency_key, Key("orders"), self.lake.default_branch))
+        return known.get(make_job_id(job.idempotency_key, Key("orders"), self.lake.default_branch))
 
     def check_landed(self, commit: str, *jobs: Job) -> None:
         """The branch ends with this commit, the rows of these jobs are there, each once, and all is sound."""

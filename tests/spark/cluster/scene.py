@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from penstock.errors import KeyNotFound
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.formats.files.lake.calls import WriteFiles
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import Call
 from penstock.lake.lake import Lake
 from tests.servers.proxy import Proxy
@@ -64,7 +64,7 @@ class Door:
         yield
         self.open(before)
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         assert self.lake is not None
         is_commit = isinstance(call, CommitTables | CreateTable | WriteFiles)
         if is_commit:

@@ -92,14 +92,14 @@ def save(df: DataFrame, key: str = "raw.events", mode: str = "append", **more: A
 
 def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) -> None:
     """Have something happen whenever a job has written its files, and before it commits them."""
-    original = output.run
+    original = output.write_output
 
     def run(*given: Any) -> JobOutput:
         done = original(*given)
         happen()
         return done
 
-    monkeypatch.setattr(output, "run", run)
+    monkeypatch.setattr(output, "write_output", run)
 
 
 def together(monkeypatch: pytest.MonkeyPatch, *work: Callable[[], Result]) -> list[Result | PenstockError]:

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.errors import InvalidRequest, JobOver, OutcomeUnknown, PenstockError, Unavailable
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, WriteFiles
-from penstock.kernel.reachable import silent
+from penstock.kernel.reachable import show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
@@ -204,7 +204,7 @@ def lost(
     """Have no answer come to the first commit of a job, which lands or does not."""
     original, pending = lake.catalogue.do, [True]
 
-    def do(call: Call[Any], progress: Any = silent) -> Any:
+    def do(call: Call[Any], progress: Any = show_no_progress) -> Any:
         if isinstance(call, WriteFiles) and pending:
             pending.clear()
             if lands:
@@ -245,7 +245,7 @@ def test_what_cannot_be_aborted_does_not_hide_why_the_job_failed(
     """Property 22."""
     original = lake.catalogue.do
 
-    def do(call: Call[Any], progress: Any = silent) -> Any:
+    def do(call: Call[Any], progress: Any = show_no_progress) -> Any:
         if isinstance(call, AbortJob):
             raise Unavailable("the store is gone")
         return original(call, progress)

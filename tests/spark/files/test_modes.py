@@ -10,7 +10,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.files.files import new_fence, new_folder
+from penstock.formats.files.files import make_fence, make_folder_name
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
@@ -59,7 +59,7 @@ def test_property_27_overwrite_removes_everything_below_the_table_and_nothing_be
 
 
 def _folder(lake: Lake, key: Key) -> str:
-    return new_folder(lake.id, new_fence("main", key), now_us())
+    return make_folder_name(lake.id, make_fence("main", key), now_us())
 
 
 def test_property_28_a_folder_alone_can_be_replaced(spark: SparkSession, lake: Lake) -> None:
@@ -212,7 +212,7 @@ def test_a_column_does_not_change_its_type_while_files_have_it(
     text = rows(spark, 10).selectExpr("cast(id as string) as id")
     other = WriteFiles(
         key=Key.parse("raw.events"),
-        folder=new_folder(lake.id, uuid4(), now_us()),
+        folder=make_folder_name(lake.id, uuid4(), now_us()),
         added=(NewFile(path="one", size=1),),
         layout=TableLayout(format=name, schema=rows(spark, 0).schema.json()),
     )

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import CommitConflict, ConflictError, PenstockError, ReferenceNotFound
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
@@ -163,7 +163,7 @@ def test_property_44_sixty_four_jobs_on_one_branch_all_land(
     after_writing(monkeypatch, lambda: start.wait(WAIT_S))
 
     def plain(number: int) -> FilesWritten:
-        folder = new_folder(lake.id, UUID(int=number), time.time_ns() // 1000)
+        folder = make_folder_name(lake.id, UUID(int=number), time.time_ns() // 1000)
         file = NewFile(path=f"n={number}/part", size=1)
         start.wait(WAIT_S)
         return lake.do(WriteFiles(key=Key.parse("raw.events"), folder=folder, added=(file,)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.formats.files.lake.answers import FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
@@ -30,7 +30,7 @@ def keep(
 
     ``names`` are the names below the job's folder of some paths, where they are to lie under others.
     """
-    folder = new_folder(lake.id, uuid4(), now_us())
+    folder = make_folder_name(lake.id, uuid4(), now_us())
     home = Path(lake.warehouse, POOL, folder)
     added = []
     for file in sorted(directory.rglob("*")):

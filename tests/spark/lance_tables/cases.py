@@ -61,14 +61,14 @@ def save(df: DataFrame, key: str = ITEMS, mode: str = "append", **more: Any) -> 
 
 def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) -> None:
     """Have something happen whenever a job has written its fragments, and before it commits them."""
-    original = output.run
+    original = output.write_fragments
 
     def run(*given: Any) -> output.LanceOutput:
         done = original(*given)
         happen()
         return done
 
-    monkeypatch.setattr(output, "run", run)
+    monkeypatch.setattr(output, "write_fragments", run)
 
 
 @contextmanager

@@ -21,13 +21,13 @@ def main(home: Path) -> None:
         write(rows.mapInArrow(failing_once(str(home / "in rows")), rows.schema), "t.rows", format="lance")
         told["in rows"] = sorted(one.id for one in read(spark, "t.rows").collect())
 
-        original = tasks.writing
+        original = tasks.make_write_task
         marks = home / "after writing"
 
         def writing(*given: Any) -> Any:
             return losing_first(original(*given), str(marks))
 
-        tasks.writing = writing  # type: ignore[assignment]
+        tasks.make_write_task = writing  # type: ignore[assignment]
         write(rows, "t.written", format="lance")
         told["after writing"] = sorted(one.id for one in read(spark, "t.written").collect())
         told["attempts"] = len(list(home.glob("after writing.*")))

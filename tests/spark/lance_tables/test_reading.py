@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance
 from penstock.formats.lance.spark import reader
-from penstock.formats.lance.spark.conditions import lance_condition
+from penstock.formats.lance.spark.conditions import write_lance_condition
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import CheckedCatalogue
@@ -80,7 +80,7 @@ def test_a_condition_leaves_out_what_spark_would(spark: SparkSession, lake: Lake
     )
     given = given.selectExpr("n", "s", "f", "CAST(d AS DATE) AS d").coalesce(1)
     save(given)
-    assert lance_condition(where, given.schema, dataset(lake).schema, "UTC") == CONDITIONS[where]
+    assert write_lance_condition(where, given.schema, dataset(lake).schema, "UTC") == CONDITIONS[where]
     found = read(spark, ITEMS, where=where, columns=["s"])
     assert sorted(map(str, found.collect())) == sorted(map(str, given.where(where).select("s").collect()))
 
@@ -134,8 +134,8 @@ def test_a_version_whose_files_lance_removed_is_gone_for_good(spark: SparkSessio
 def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     table = lake.at().table(ITEMS)
-    assert reader.rows(spark, table, ReadRequest(columns=["ID"])).columns == ["id"]
-    assert reader.rows(spark, table, ReadRequest(where="`id` > 1", columns=["v"])).columns == ["id", "v"]
+    assert reader.read_rows(spark, table, ReadRequest(columns=["ID"])).columns == ["id"]
+    assert reader.read_rows(spark, table, ReadRequest(where="`id` > 1", columns=["v"])).columns == ["id", "v"]
     assert [one.id for one in read(spark, ITEMS, where="v[0] > 1", columns=["id"]).collect()] == [2]
     with pytest.raises(InvalidRequest, match="the table has no column 'nope'"):
         read(spark, ITEMS, columns=["nope"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.formats.rows.arrow_types import schema_of
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.arrow_types import make_schema
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 from tests.spark.reading_tables import VALUES
 
 
@@ -30,7 +30,7 @@ from tests.spark.reading_tables import VALUES
     ],
 )
 def test_files_are_left_out_only_where_a_condition_means_the_same_to_both(where: str, is_same: bool) -> None:
-    schema = schema_of(VALUES)
-    assert means_the_same(where, schema, "UTC") is is_same
+    schema = make_schema(VALUES)
+    assert has_same_meaning_in_spark(where, schema, "UTC") is is_same
     if "at >" in where:
-        assert not means_the_same(where, schema, "Europe/Berlin")
+        assert not has_same_meaning_in_spark(where, schema, "Europe/Berlin")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.session_facts import WriteFacts, job_of
+from penstock.formats.files.lake.session_facts import WriteFacts, find_job
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.settings import settings_of_tables
 from penstock.storage.hadoop import ACCOUNT
@@ -54,17 +54,17 @@ def facts(path: str = "file:/data/raw/events", **more: Any) -> WriteFacts:
 def test_the_longest_path_that_is_mapped_names_the_table_and_the_rest_is_a_folder(
     path: str, found: tuple[str, str] | None
 ) -> None:
-    job = job_of(facts(path))
+    job = find_job(facts(path))
     assert (None if job is None else (str(job.key), job.folder)) == found
 
 
 def test_a_path_without_a_scheme_is_in_the_file_system_that_spark_starts_from() -> None:
-    assert job_of(facts("hdfs://name/data/raw", home="hdfs://name")) is not None
-    assert job_of(facts("file:/data/raw", home="hdfs://name")) is None
+    assert find_job(facts("hdfs://name/data/raw", home="hdfs://name")) is not None
+    assert find_job(facts("file:/data/raw", home="hdfs://name")) is None
 
 
 def test_an_option_names_the_table_whatever_the_path() -> None:
-    job = job_of(facts(options={"penstock.table": "sales.orders"}))
+    job = find_job(facts(options={"penstock.table": "sales.orders"}))
     assert job is not None
     assert (str(job.key), job.folder) == ("sales.orders", "")
 
@@ -89,7 +89,7 @@ def test_a_place_is_the_same_however_it_is_spelled(
     monkeypatch: pytest.MonkeyPatch, mapped: str, path: str
 ) -> None:
     monkeypatch.setenv(ACCOUNT, "shop")
-    job = job_of(facts(f"{path}/p=a%2Fb", tables=json.dumps({mapped: "raw.events"})))
+    job = find_job(facts(f"{path}/p=a%2Fb", tables=json.dumps({mapped: "raw.events"})))
     assert job is not None
     assert (str(job.key), job.folder) == ("raw.events", "p=a%2Fb/")
 
@@ -105,7 +105,7 @@ def test_a_place_is_the_same_however_it_is_spelled(
 )
 def test_another_place_is_another(monkeypatch: pytest.MonkeyPatch, mapped: str, path: str) -> None:
     monkeypatch.setenv(ACCOUNT, "shop")
-    assert job_of(facts(path, tables=json.dumps({mapped: "raw.events"}))) is None
+    assert find_job(facts(path, tables=json.dumps({mapped: "raw.events"}))) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_paths_that_could_be_missed_are_refused_when_a_session_is_told_of_them(
     with pytest.raises(InvalidRequest, match=message):
         settings_of_tables(tables)
     with pytest.raises(InvalidRequest, match=message):
-        job_of(facts(tables=json.dumps(tables)))
+        find_job(facts(tables=json.dumps(tables)))
 
 
 @pytest.mark.parametrize("given", [None, "append", "overwrite", "error", "ignore"])
@@ -133,17 +133,17 @@ def test_the_lakes_mode_counts_and_without_it_only_two_of_sparks_do(spark: str, 
     if given is None and spark in ("ErrorIfExists", "Ignore"):
         meant = "error" if spark == "ErrorIfExists" else "ignore"
         with pytest.raises(InvalidRequest) as caught:
-            job_of(asked)
+            find_job(asked)
         assert f'.mode("append").option("penstock.mode", "{meant}")' in caught.value.message
         return
-    job = job_of(asked)
+    job = find_job(asked)
     assert job is not None
     assert job.mode is (SaveMode(given) if given is not None else SaveMode(spark.lower()))
 
 
 def test_a_write_that_spark_would_skip_is_refused_even_if_its_mode_is_given() -> None:
     with pytest.raises(InvalidRequest, match="Spark decides mode 'ignore'"):
-        job_of(facts(mode="Ignore", is_skipped=True, options={"penstock.mode": "ignore"}))
+        find_job(facts(mode="Ignore", is_skipped=True, options={"penstock.mode": "ignore"}))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_write_that_spark_would_skip_is_refused_even_if_its_mode_is_given() ->
 )
 def test_what_cannot_be_done_is_refused_by_name(more: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        job_of(facts(**more))
+        find_job(facts(**more))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_cannot_be_done_is_refused_by_name(more: dict[str, Any], message: s
 def test_partitions_are_overwritten_as_the_option_or_the_session_says_unless_all_are_fixed(
     static_folder: str, setting: str, option: str | None, is_dynamic: bool
 ) -> None:
-    job = job_of(
+    job = find_job(
         facts(
             mode="Overwrite",
             partition_by=("a", "b"),
@@ -195,7 +195,7 @@ def test_partitions_are_overwritten_as_the_option_or_the_session_says_unless_all
 
 
 def test_columns_in_the_path_are_partition_columns_of_the_table() -> None:
-    job = job_of(facts("file:/data/raw/events/day=1", partition_by=("hour",), schema="{}", format="csv"))
+    job = find_job(facts("file:/data/raw/events/day=1", partition_by=("hour",), schema="{}", format="csv"))
     assert job is not None
     assert (job.layout.partition_by, job.layout.schema) == (("day", "hour"), "{}")
 
@@ -215,10 +215,10 @@ def test_names_that_there_are_not_are_refused_also_where_no_table_is_named(
     more: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        job_of(facts("file:/elsewhere", **more))
+        find_job(facts("file:/elsewhere", **more))
 
 
 def test_a_session_that_would_not_read_what_it_writes_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"could not read 'raw\.events' at file:/data/raw/events"):
-        job_of(facts(has_reads=False))
-    assert job_of(facts("file:/elsewhere", has_reads=False)) is None
+        find_job(facts(has_reads=False))
+    assert find_job(facts("file:/elsewhere", has_reads=False)) is None

@@ -15,7 +15,7 @@ from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrite, TaskMessage, target_of
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.source.options import options_of
@@ -79,7 +79,7 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
 def written(lake: Lake) -> tuple[PlannedTable, list[TaskMessage]]:
     """What tasks of ``format("penstock")`` wrote, and the table as they knew it."""
     options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
-    target = target_of(options, schema_of(SCHEMA), is_overwrite=False)
+    target = target_of(options, make_schema(SCHEMA), is_overwrite=False)
     lines = target.write(numbers(7).to_batches())
     planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)
     return target, [TaskMessage(lines, "query", planned)]

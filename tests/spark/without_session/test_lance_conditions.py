@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.lance.spark.conditions import lance_condition
-from penstock.formats.lance.spark.schemas import readable
+from penstock.formats.lance.spark.conditions import write_lance_condition
+from penstock.formats.lance.spark.schemas import make_readable_schema
 
 NUMBERS = pa.schema([("b", pa.int8()), ("u", pa.uint8()), ("id", pa.int64()), ("a`b", pa.string())])
 
@@ -30,5 +30,5 @@ NUMBERS = pa.schema([("b", pa.int8()), ("u", pa.uint8()), ("id", pa.int64()), ("
 def test_lance_compares_numbers_only_with_those_that_a_column_can_have(where: str, told: str | None) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    shown = from_arrow_schema(readable(pa.schema([*NUMBERS][:3])))
-    assert lance_condition(where, shown, NUMBERS, "UTC") == told
+    shown = from_arrow_schema(make_readable_schema(pa.schema([*NUMBERS][:3])))
+    assert write_lance_condition(where, shown, NUMBERS, "UTC") == told

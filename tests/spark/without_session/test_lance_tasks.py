@@ -48,7 +48,7 @@ def test_tasks_need_nothing_of_penstock(tmp_path: Path) -> None:
 
 
 def test_a_value_that_cannot_be_is_told_in_words_that_the_driver_reads() -> None:
-    assert json.loads(tasks._refusal_text('{"message":"{}","details":{}}', 'a "b"')) == {
+    assert json.loads(tasks._write_refusal_text('{"message":"{}","details":{}}', 'a "b"')) == {
         "message": 'a "b"',
         "details": {},
     }
@@ -79,7 +79,7 @@ def test_vectors_that_are_all_null_stay_so(around: Callable[[Any], Any], wanted:
     """Arrow's own cast of them ends the process."""
     given = around(_all_null(pa.float32()))
     batch = pa.RecordBatch.from_arrays([given], names=["v"])
-    found = tasks.as_rows_of(batch, pa.schema([("v", wanted)]), "{}").column(0)
+    found = tasks.convert_rows(batch, pa.schema([("v", wanted)]), "{}").column(0)
     found.validate(full=True)
     assert (found.type, found.to_pylist()) == (wanted, given.to_pylist())
 
@@ -90,7 +90,7 @@ def test_vectors_inside_of_values_keep_their_places(is_sliced: bool) -> None:
     values: list[Any] = [{"v": [[1.0, 2.0], None]}, None, {"v": None}, {"v": []}, {"v": [None, [3.0, 4.0]]}]
     given = pa.array(values, kind)[1:] if is_sliced else pa.array(values, kind)
     wanted = pa.schema([("s", pa.struct([("v", pa.list_(VECTOR))]))])
-    found = tasks.as_rows_of(pa.RecordBatch.from_arrays([given], names=["s"]), wanted, "{}").column(0)
+    found = tasks.convert_rows(pa.RecordBatch.from_arrays([given], names=["s"]), wanted, "{}").column(0)
     found.validate(full=True)
     assert found.to_pylist() == given.to_pylist()
 
@@ -100,7 +100,7 @@ def test_a_number_too_large_for_16_bits_is_refused_and_infinity_is_not() -> None
 
     def written(*numbers: float) -> Any:
         batch = pa.RecordBatch.from_pydict({"v": pa.array([[*numbers], None], pa.list_(pa.float32()))})
-        return tasks.as_rows_of(batch, schema, "{}").column(0).to_pylist()
+        return tasks.convert_rows(batch, schema, "{}").column(0).to_pylist()
 
     assert written(65504, float("inf")) == [[65504, float("inf")], None]
     with pytest.raises(ValueError, match="a number of 'v' is too large"):

@@ -77,7 +77,7 @@ def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteRes
             properties={},
         )
         committed = writer._commit_with_retries(lake, new.about, new.about.folder, proposal)
-        new.land(CommitDescription(message="create"))
+        new.commit_table(CommitDescription(message="create"))
     return committed
 
 
@@ -138,14 +138,14 @@ def test_a_table_stays_in_a_transaction_whose_driver_heard_nothing_of_its_versio
 def test_a_table_stays_in_a_transaction_whose_driver_is_interrupted_after_its_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transaction, original = lake.transaction(), version_commit.commit
+    transaction, original = lake.transaction(), version_commit.commit_fragments
 
     def commit(*given: Any) -> Any:
         original(*given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as now:
-        now.setattr(version_commit, "commit", commit)
+        now.setattr(version_commit, "commit_fragments", commit)
         with pytest.raises(KeyboardInterrupt):
             run(lake, transaction.branch)
     assert run(lake, transaction.branch).version == 1
@@ -233,7 +233,7 @@ def created(lake: Lake) -> None:
         written(lake.lance(new.branch), "items", ids=[1, 2, 3])
         files = tuple(f"data/{one.name}" for one in Path(new.about.folder, "data").iterdir())
         with writer._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
-            new.land(CommitDescription(message="create"))
+            new.commit_table(CommitDescription(message="create"))
 
 
 # -- attempts ----------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.partition_columns import PartitionRules, partition_columns
+from penstock.formats.files.lake.partition_columns import PartitionRules, find_partition_columns
 
 
 def columns(*paths: str, known: dict[str, str] | None = None, **rules: Any) -> tuple[tuple[str, str], ...]:
-    return partition_columns(paths, known or {}, PartitionRules(**rules)).fields
+    return find_partition_columns(paths, known or {}, PartitionRules(**rules)).fields
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,24 @@ def test_columns_are_those_of_the_innermost_folders_with_values() -> None:
 
 
 def test_names_and_values_are_unescaped() -> None:
-    found = partition_columns(["the%20day%3D=a%2Fb%25/x"], {}, PartitionRules())
+    found = find_partition_columns(["the%20day%3D=a%2Fb%25/x"], {}, PartitionRules())
     assert found.fields == (("the day=", "string"),)
-    assert found.of("the%20day%3D=a%2Fb%25/x") == ("a/b%",)
+    assert found.parse_values("the%20day%3D=a%2Fb%25/x") == ("a/b%",)
 
 
 def test_a_value_may_have_the_sign_between_name_and_value() -> None:
-    assert partition_columns(["a=b=c/x"], {}, PartitionRules()).of("a=b=c/x") == ("b=c",)
+    assert find_partition_columns(["a=b=c/x"], {}, PartitionRules()).parse_values("a=b=c/x") == ("b=c",)
 
 
 def test_known_columns_have_their_names_and_types() -> None:
-    found = partition_columns(
+    found = find_partition_columns(
         ["DAY=01/x", "day=__HIVE_DEFAULT_PARTITION__/x"], {"Day": "string"}, PartitionRules()
     )
     assert found.fields == (("Day", "string"),)
-    assert [found.of("DAY=01/x"), found.of("day=__HIVE_DEFAULT_PARTITION__/y")] == [("01",), (None,)]
+    assert [found.parse_values("DAY=01/x"), found.parse_values("day=__HIVE_DEFAULT_PARTITION__/y")] == [
+        ("01",),
+        (None,),
+    ]
     assert columns("DAY=01/x", known={"Day": "string"}, is_case_sensitive=True) == (("DAY", "integer"),)
 
 

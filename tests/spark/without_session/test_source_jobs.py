@@ -20,9 +20,9 @@ from penstock.formats.delta.spark.source.reader import TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.delta.spark.source.target import PlannedTable, TaskMessage, target_of
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.job_files import DAY_S
@@ -52,7 +52,7 @@ def batch(*ids: int, day: str = "monday") -> pa.RecordBatch:
 def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> PlannedTable:
     """A job as it gets to tasks and to the commit: pickled."""
     told = options_of({"lake": of.url, "table": KEY, **options})
-    found = target_of(told, schema_of(schema), is_overwrite=overwrite)
+    found = target_of(told, make_schema(schema), is_overwrite=overwrite)
     again: PlannedTable = pickle.loads(pickle.dumps(found))
     return again
 
@@ -262,7 +262,7 @@ class Answering:
         self._catalogue = catalogue
         self.afterwards: Callable[[], object] = int
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         answer = self._catalogue.do(call, progress)
         if isinstance(call, CommitTables):
             self.afterwards()
@@ -316,7 +316,7 @@ def test_options_that_cannot_be_are_refused(
     monkeypatch.delenv("PENSTOCK_LAKE", raising=False)
     given = {"lake": lake.url, "table": KEY, **options}
     with pytest.raises(InvalidRequest, match=told):
-        target_of(options_of(given), schema_of(SCHEMA), is_overwrite=False)
+        target_of(options_of(given), make_schema(SCHEMA), is_overwrite=False)
 
 
 def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_meant(lake: Lake) -> None:
@@ -326,13 +326,13 @@ def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_m
     with pytest.raises(InvalidRequest, match=r"compares the timestamp .*, and its time zone is not known"):
         target_of(
             options_of(told | {"replacewhere": "at = '2026-11-01 00:00:00'"}),
-            schema_of(schema),
+            make_schema(schema),
             is_overwrite=True,
         )
     reading = options_of(told | {"where": "id > 1 and at > '2026-11-01 00:00:00'"})
     with pytest.raises(InvalidRequest, match="compares the timestamp"):
-        TableReader(reading, pin_table(reading), schema_of(schema))
-    stream = TableStream(reading, schema_of(schema))
+        TableReader(reading, pin_table(reading), make_schema(schema))
+    stream = TableStream(reading, make_schema(schema))
     start = stream.initialOffset()
     with pytest.raises(InvalidRequest, match="compares the timestamp"):
         stream.partitions(start, stream.latestOffset(start))

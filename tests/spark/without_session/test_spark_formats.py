@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.registry import table_formats
+from penstock.formats.registry import list_table_formats
 from penstock.spark.format import SparkFormat, default_format, files_format, named_format, spark_formats
 from penstock.spark.requests import ReadOptions, WriteOptions
 from penstock.spark.writer import check_write_options
@@ -25,7 +25,7 @@ def test_one_format_is_the_default_and_one_is_for_sources_of_spark() -> None:
 
 
 def test_a_format_is_the_same_to_spark_as_to_the_lake() -> None:
-    declared = {one.content_type for one in table_formats() if one.spark is not None}
+    declared = {one.content_type for one in list_table_formats() if one.spark is not None}
     assert {one.content_type for one in spark_formats()} == declared
 
 

@@ -17,7 +17,7 @@ from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.delta.spark.source.file_groups import rows
 from penstock.formats.delta.spark.source.offsets import offset_of
 from penstock.formats.delta.spark.source.streams import TableStream
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -35,7 +35,7 @@ def data(*ids: int) -> pa.Table:
 
 def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableStream:
     """A stream as Spark makes one for each start of a query."""
-    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), schema_of(schema))
+    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
 
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -168,7 +168,7 @@ def become(lake: Lake, fields: Sequence[Field] | None, partition_by: Sequence[st
         for one in old
     ]
     reader = pa.RecordBatchReader.from_batches(given.schema, given.to_batches())
-    actions += [metadata, *write_files(lake.places.at(now.location), metadata, reader)]
+    actions += [metadata, *write_files(lake.places.open_place(now.location), metadata, reader)]
     one = TableCommit(
         key=Key.parse(KEY),
         actions=write_commit(actions).decode(),

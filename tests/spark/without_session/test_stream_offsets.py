@@ -25,7 +25,7 @@ from penstock.formats.delta.spark.source.offsets import (
     reach,
 )
 from penstock.formats.delta.spark.source.streams import TableStream
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.model.operations import Delete
 from penstock.spark.source.options import options_of
@@ -42,7 +42,7 @@ def numbers(*ids: int) -> pa.Table:
 
 def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableStream:
     """A stream as Spark makes one for each start of a query."""
-    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), schema_of(schema))
+    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
 
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
@@ -236,7 +236,7 @@ def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     start = stream.latestOffset(stream.initialOffset(), all_available())
     wider = SCHEMA.append(pa.field("price", pa.float64()))
     told = options_of({"lake": lake.url, "table": KEY, "mergeschema": "true"})
-    job = target_of(told, schema_of(wider), is_overwrite=False)
+    job = target_of(told, make_schema(wider), is_overwrite=False)
     rows_ = pa.RecordBatch.from_pylist([{"id": 4, "price": 2.5}], schema=wider)
     job.commit(lake, [TaskMessage(job.write([rows_]))], job.id, None)
     with pytest.raises(InvalidRequest, match=r"price.*restart the query"):

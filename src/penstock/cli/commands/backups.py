@@ -10,12 +10,12 @@ import msgspec
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call, require_place
-from penstock.cli.command_declaration import at_least, command, group
-from penstock.cli.commands.roots import moved_files
+from penstock.cli.command_declaration import declare_command, declare_group, require_at_least
+from penstock.cli.commands.roots import _describe_moved_files
 from penstock.cli.progress import ProgressBar
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, format_count, size
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count, format_size
 from penstock.errors import Damaged
 from penstock.kernel.backup import BackupResult
 from penstock.kernel.backup_data import BackupData
@@ -33,18 +33,22 @@ from penstock.lake.backup import (
     verify_backup,
 )
 from penstock.lake.backup import restore_backup as restore_lake
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.storage.moved_roots import MovedRoot
 
 keep_last_option = click.option(
     "--keep-last",
     type=int,
-    callback=at_least(1),
+    callback=require_at_least(1),
     metavar="COUNT",
     help="How many of the newest backups to keep.",
 )
 keep_days_option = click.option(
-    "--keep-days", type=float, callback=at_least(0), metavar="DAYS", help="For how many days to keep backups."
+    "--keep-days",
+    type=float,
+    callback=require_at_least(0),
+    metavar="DAYS",
+    help="For how many days to keep backups.",
 )
 
 
@@ -54,7 +58,7 @@ def _require_store_url(call: CommandContext) -> str:
             "backups need direct access to the lake's store, not a server: give --lake the address that "
             "'penstock serve' was started with"
         )
-    return call.target
+    return call.lake_target
 
 
 class BackupTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class BackupTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Files that were missing already when the backup was made."""
 
     @classmethod
-    def of(cls, data: BackupData) -> BackupTotals:
+    def from_data(cls, data: BackupData) -> BackupTotals:
         return cls(
             files=data.files,
             size_bytes=data.size_bytes,
@@ -111,18 +115,18 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     """Backups that were removed by a rule."""
 
     @classmethod
-    def of(cls, backed_up: BackupResult) -> Backup:
+    def from_result(cls, backed_up: BackupResult) -> Backup:
         return cls(
             id=backed_up.point.id,
             target=backed_up.target,
-            created=utc(backed_up.point.created_us),
+            created=to_utc_datetime(backed_up.point.created_us),
             references=backed_up.point.references,
             objects=backed_up.point.objects,
             size_bytes=backed_up.point.size_bytes,
             is_whole=backed_up.point.is_whole,
             is_verified=backed_up.is_verified,
             is_registered=backed_up.is_registered,
-            data=None if backed_up.point.data is None else BackupTotals.of(backed_up.point.data),
+            data=None if backed_up.point.data is None else BackupTotals.from_data(backed_up.point.data),
             completed=backed_up.completed,
             expired=backed_up.expired,
         )
@@ -150,11 +154,11 @@ class BackupLine(msgspec.Struct, frozen=True, kw_only=True):
     """The size of all files of tables that it has."""
 
     @classmethod
-    def of_registered(cls, backup: RegisteredBackup) -> BackupLine:
+    def from_registered_backup(cls, backup: RegisteredBackup) -> BackupLine:
         return cls(
             id=backup.id,
             target=backup.target,
-            created=utc(backup.created_us),
+            created=to_utc_datetime(backup.created_us),
             size_bytes=backup.size_bytes,
             is_complete=backup.is_complete,
             keeps_files=backup.keeps_files,
@@ -163,11 +167,11 @@ class BackupLine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def of_point(cls, target: str, point: BackupPoint) -> BackupLine:
+    def from_point(cls, target: str, point: BackupPoint) -> BackupLine:
         return cls(
             id=point.id,
             target=target,
-            created=utc(point.created_us),
+            created=to_utc_datetime(point.created_us),
             size_bytes=point.size_bytes,
             is_complete=point.is_complete,
             keeps_files=None,
@@ -199,10 +203,10 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
     """What was copied."""
 
     @classmethod
-    def of(cls, restored: RestoredLake) -> RestoredBackup:
+    def from_restored_lake(cls, restored: RestoredLake) -> RestoredBackup:
         return cls(
             backup=restored.point.id,
-            created=utc(restored.point.created_us),
+            created=to_utc_datetime(restored.point.created_us),
             owns_tables=restored.owns_tables,
             missing=restored.missing,
             put_back_files=0 if restored.put_back is None else restored.put_back.files,
@@ -213,7 +217,7 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-@command(
+@declare_command(
     "backup",
     prints=Backup,
     examples="""
@@ -271,30 +275,38 @@ def backup(
             keep_last=keep_last,
             keep_days=keep_days,
             data=data,
-            author=call.who,
+            author=call.commit_author,
             progress=bar,
         )
-    call.answer(lambda: Backup.of(made), lambda screen: _render_backup(screen, made))
+    call.print_answer(lambda: Backup.from_result(made), lambda screen: _render_backup(screen, made))
 
 
 def _render_backup(screen: Screen, backed_up: BackupResult) -> Iterator[str]:
     point = backed_up.point
-    yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(backed_up.target, 'strong')}"
-    added = f"{format_count(point.objects, 'object')}, {size(point.size_bytes)}"
+    yield f"made backup {screen.style(point.id, 'id')} at {screen.style(backed_up.target, 'strong')}"
+    added = f"{format_count(point.objects, 'object')}, {format_size(point.size_bytes)}"
     rows: list[Row] = [
         ["has", format_count(point.references, "reference")],
         ["copied", added if point.is_whole else f"{added}: what changed since the last one"],
     ]
     if point.data is not None:
         rows.append(
-            ["", f"{format_count(point.data.new_files, 'file')} of tables, {size(point.data.new_bytes)}"]
+            [
+                "",
+                (
+                    f"{format_count(point.data.new_files, 'file')} of tables, "
+                    f"{format_size(point.data.new_bytes)}"
+                ),
+            ]
         )
-        rows.append(["data", f"{format_count(point.data.files, 'file')}, {size(point.data.size_bytes)}"])
-    yield from columns(screen, rows, indent="  ")
+        rows.append(
+            ["data", f"{format_count(point.data.files, 'file')}, {format_size(point.data.size_bytes)}"]
+        )
+    yield from align_columns(screen, rows, indent="  ")
     if backed_up.is_verified:
-        yield screen.paint("checked: nothing is wrong", "good")
+        yield screen.style("checked: nothing is wrong", "good")
     if point.data is not None:
-        yield from (f"  was gone already: {printable(file)}" for file in point.data.missing)
+        yield from (f"  was gone already: {escape_controls(file)}" for file in point.data.missing)
     for backup_id in backed_up.completed:
         yield f"completed backup {backup_id}, which was interrupted"
     for backup_id in backed_up.expired:
@@ -309,7 +321,7 @@ def _render_backup(screen: Screen, backed_up: BackupResult) -> Iterator[str]:
         yield "It is not registered: the lake keeps no files of tables for it, and sweeps may remove them."
 
 
-@group(
+@declare_group(
     "backups",
     prints=ListPage[BackupLine],
     examples="$ penstock backups\n$ penstock backups list nightly.backup",
@@ -327,8 +339,8 @@ def backups(ctx: click.Context) -> None:
 
 def _list_registered(call: CommandContext) -> None:
     backups = registered_backups(_require_store_url(call))
-    call.answer(
-        lambda: ListPage.of(map(BackupLine.of_registered, backups)),
+    call.print_answer(
+        lambda: ListPage.from_items(map(BackupLine.from_registered_backup, backups)),
         lambda screen: _render_registered_backups(screen, backups),
     )
 
@@ -339,16 +351,16 @@ def _render_registered_backups(screen: Screen, backups: Sequence[RegisteredBacku
     rows: list[Row] = [
         [
             StyledText(backup.id, "id"),
-            ago(utc(backup.created_us), screen.now),
-            size(backup.size_bytes) if backup.is_complete else "not complete",
+            format_age(to_utc_datetime(backup.created_us), screen.now),
+            format_size(backup.size_bytes) if backup.is_complete else "not complete",
             f"keeps files of {format_count(backup.references, 'reference')}"
             if backup.keeps_files
-            else f"has data, {size(backup.data_bytes)}",
-            printable(backup.target),
+            else f"has data, {format_size(backup.data_bytes)}",
+            escape_controls(backup.target),
         ]
         for backup in backups
     ]
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
 
 
 @backups.command(
@@ -364,8 +376,8 @@ def backups_list(call: CommandContext, target: str | None) -> None:
         _list_registered(call)
         return
     backups = list_backups(target)
-    call.answer(
-        lambda: ListPage.of(BackupLine.of_point(target, point) for point in backups),
+    call.print_answer(
+        lambda: ListPage.from_items(BackupLine.from_point(target, point) for point in backups),
         lambda screen: _format_points(screen, backups),
     )
 
@@ -376,14 +388,14 @@ def _format_points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[st
     rows: list[Row] = [
         [
             StyledText(point.id, "id"),
-            ago(utc(point.created_us), screen.now),
-            f"{size(point.size_bytes)} added" if point.is_complete else "not complete",
-            "without data" if point.data is None else f"with data, {size(point.data.size_bytes)}",
-            f"of {printable(point.source)}",
+            format_age(to_utc_datetime(point.created_us), screen.now),
+            f"{format_size(point.size_bytes)} added" if point.is_complete else "not complete",
+            "without data" if point.data is None else f"with data, {format_size(point.data.size_bytes)}",
+            f"of {escape_controls(point.source)}",
         ]
         for point in points
     ]
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
 
 
 @backups.command("verify", prints=CheckResult, examples="$ penstock backups verify nightly.backup")
@@ -398,7 +410,7 @@ def backups_verify(call: CommandContext, target: str, backup_id: str | None) -> 
     """
     with ProgressBar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
-    call.answer(lambda: checked, lambda screen: _render_verification(screen, checked))
+    call.print_answer(lambda: checked, lambda screen: _render_verification(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
@@ -408,7 +420,7 @@ def _render_verification(screen: Screen, checked: CheckResult) -> Iterator[str]:
         f"checked {format_count(checked.references, 'reference')}, {format_count(checked.commits, 'commit')}"
     )
     if not checked.damages:
-        yield screen.paint("nothing is wrong", "good")
+        yield screen.style("nothing is wrong", "good")
     yield from (f"  {damage}" for damage in checked.damages)
 
 
@@ -433,8 +445,8 @@ def backups_expire(
     source = _require_store_url(call) if call.has_target else None
     with ProgressBar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
-    call.answer(
-        lambda: ListPage.of(gone),
+    call.print_answer(
+        lambda: ListPage.from_items(gone),
         lambda _: [f"removed backup {backup_id}" for backup_id in gone] or ["no backup was to be removed"],
     )
 
@@ -458,13 +470,13 @@ def backups_forget(call: CommandContext, ids: tuple[str, ...], everything: bool,
         [registered_backup.id for registered_backup in registered_backups(source)] if everything else ids
     )
     gone = forget_backups(source, *backup_ids, lost=lost) if backup_ids else []
-    call.answer(
-        lambda: ListPage.of(gone),
+    call.print_answer(
+        lambda: ListPage.from_items(gone),
         lambda _: [f"forgot backup {backup_id}" for backup_id in gone] or ["the lake knows of no backup"],
     )
 
 
-@command(
+@declare_command(
     "restore-backup",
     prints=RestoredBackup,
     examples="""
@@ -532,10 +544,12 @@ def restore_backup(
             source_is_gone=source_is_gone,
             allow_missing=missing_ok,
             moved_roots=dict(map(_parse_root_mapping, mapped)),
-            author=call.who,
+            author=call.commit_author,
             progress=bar,
         )
-    call.answer(lambda: RestoredBackup.of(made), lambda screen: _render_restored_lake(screen, made))
+    call.print_answer(
+        lambda: RestoredBackup.from_restored_lake(made), lambda screen: _render_restored_lake(screen, made)
+    )
 
 
 def _parse_root_mapping(given: str) -> tuple[str, str]:
@@ -547,25 +561,24 @@ def _parse_root_mapping(given: str) -> tuple[str, str]:
 
 def _render_restored_lake(screen: Screen, restored: RestoredLake) -> Iterator[str]:
     copied = restored.copied
-    what = f"backup {screen.paint(restored.point.id, 'id')}"
+    what = f"backup {screen.style(restored.point.id, 'id')}"
     if restored.was_restored:
-        yield f"{what} was restored to {screen.paint(copied.target, 'strong')} before: nothing was changed"
+        yield f"{what} was restored to {screen.style(copied.target, 'strong')} before: nothing was changed"
         return
-    yield f"restored {what} to {screen.paint(copied.target, 'strong')}"
+    yield f"restored {what} to {screen.style(copied.target, 'strong')}"
     rows: list[Row] = [
         ["has", format_count(copied.references, "reference")],
         ["", format_count(copied.commits, "commit")],
-        ["", f"{format_count(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+        ["", f"{format_count(copied.objects, 'object')}, {format_size(copied.size_bytes)}"],
     ]
-    yield from columns(screen, rows, indent="  ")
-    yield screen.paint("checked: nothing is wrong", "good")
+    yield from align_columns(screen, rows, indent="  ")
+    yield screen.style("checked: nothing is wrong", "good")
     if restored.put_back is not None and restored.put_back.files:
-        files = (
-            f"{format_count(restored.put_back.files, 'file')} of tables, {size(restored.put_back.size_bytes)}"
-        )
+        put_back = restored.put_back
+        files = f"{format_count(put_back.files, 'file')} of tables, {format_size(put_back.size_bytes)}"
         yield f"put back {files}"
-    yield from (f"  gone: {printable(file)}" for file in restored.missing)
-    yield from moved_files(restored.moved_roots)
+    yield from (f"  gone: {escape_controls(file)}" for file in restored.missing)
+    yield from _describe_moved_files(restored.moved_roots)
     if restored.owns_tables:
         for name in restored.unregistered:
             yield f"It keeps no files for the backup {name}, which has commits that this lake lacks."

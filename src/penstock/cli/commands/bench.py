@@ -8,17 +8,16 @@ from typing import Final
 import click
 import msgspec
 
-from penstock.bench.benchmark import SECONDS, WRITERS, BenchmarkComparison, BenchmarkPlan, run
-from penstock.bench.benchmark_lake import clean as clean_up
-from penstock.bench.benchmark_lake import guest, own_lake
+from penstock.bench.benchmark import SECONDS, WRITERS, BenchmarkComparison, BenchmarkPlan, run_benchmark
+from penstock.bench.benchmark_lake import clean_up, open_guest_lake, own_lake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
 from penstock.bench.measure import LoadMeasurement
 from penstock.cli.command_context import CommandContext, pass_call, require_place
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
 from penstock.cli.rendering.times import format_count
 from penstock.lake.opener import is_remote
 
@@ -100,7 +99,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """Branches of an earlier bench that were removed, if that was asked for."""
 
 
-@command(
+@declare_command(
     "bench",
     prints=Bench,
     examples="""
@@ -164,27 +163,29 @@ def bench(
     it and swaps, and if somebody was faster waits a growing, random time and begins anew. One commit a
     swap; no queue, no lock, no receipts.
     """
-    target = require_place(url) if url else call.target
+    target = require_place(url) if url else call.lake_target
     if is_remote(target):
         raise click.UsageError(f"{target} is a server; give the URL of the store to measure")
     if clean:
         cleaned = clean_up(target)
         removed = format_count(cleaned.branches, "branch", "branches")
-        call.answer(
+        call.print_answer(
             lambda: Bench(url=cleaned.url, seconds=0.0, measurements=(), removed=cleaned.branches),
             lambda _: [f"removed {removed} of an earlier bench from {cleaned.url}"],
         )
         return
     plan = BenchmarkPlan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
     line = _BenchProgress(call.json, plan)
-    with (guest if in_lake else own_lake)(target) as site, line:
-        pairs = list(run(site, plan, line.announce))
+    with (open_guest_lake if in_lake else own_lake)(target) as site, line:
+        pairs = list(run_benchmark(site, plan, line.announce_measurement))
         place = site.store.url
-    call.answer(
+    call.print_answer(
         lambda: _describe_bench(place, plan, pairs), lambda screen: _format_result(screen, place, plan, pairs)
     )
     if in_lake:
-        call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
+        call.print_note(
+            "the branches are deleted; 'penstock sweep' removes their objects when they are old enough"
+        )
 
 
 class _BenchProgress(Progress):
@@ -194,7 +195,7 @@ class _BenchProgress(Progress):
         super().__init__(quiet)
         self._plan, self._done = plan, 0
 
-    def announce(self, shape: LoadShape, writers: int, strategy: CommitStrategy) -> None:
+    def announce_measurement(self, shape: LoadShape, writers: int, strategy: CommitStrategy) -> None:
         """The next measurement begins."""
         plan = self._plan
         left_s = plan.takes_s * (1 - self._done / plan.measurements)
@@ -232,7 +233,7 @@ def _describe_measurement(
         writers=pair.writers,
         way=strategy,
         commits=measured.commits,
-        commits_per_s=measured.rate,
+        commits_per_s=measured.commits_per_s,
         p50_ms=measured.latency_ms(0.5),
         p99_ms=measured.latency_ms(0.99),
         swaps=measured.tally.swaps,
@@ -246,16 +247,16 @@ def _describe_measurement(
 def _format_result(
     screen: Screen, url: str, plan: BenchmarkPlan, pairs: Sequence[BenchmarkComparison]
 ) -> Iterator[str]:
-    where = screen.paint(url, "strong")
+    where = screen.style(url, "strong")
     yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
     for shape in plan.shapes:
         yield ""
-        yield f"{screen.paint(shape, 'name')}: {shape.meaning}"
+        yield f"{screen.style(shape, 'name')}: {shape.description}"
         rows = [list(HEADER)]
         for pair in pairs:
             if pair.shape is shape:
                 rows += _format_rows(pair)
-        yield from columns(
+        yield from align_columns(
             screen, _align_figures(rows if plan.naive else [row[:-1] for row in rows]), indent="  "
         )
 
@@ -263,7 +264,10 @@ def _format_result(
 def _format_rows(pair: BenchmarkComparison) -> Iterator[list[str]]:
     times = pair.times_naive
     yield _format_row(
-        str(pair.writers), CommitStrategy.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else ""
+        str(pair.writers),
+        CommitStrategy.GROUP_COMMIT,
+        pair.group,
+        f"{format_figure(times)}x" if times else "",
     )
     if pair.naive is not None:
         yield _format_row("", CommitStrategy.NAIVE, pair.naive, "")
@@ -273,12 +277,12 @@ def _format_row(writers: str, strategy: CommitStrategy, measured: LoadMeasuremen
     return [
         writers,
         strategy,
-        figure(measured.rate),
-        figure(measured.latency_ms(0.5)),
-        figure(measured.latency_ms(0.99)),
+        format_figure(measured.commits_per_s),
+        format_figure(measured.latency_ms(0.5)),
+        format_figure(measured.latency_ms(0.99)),
         f"{measured.tally.swaps:,}",
-        figure(measured.commits_per_swap),
-        figure(measured.calls_per_commit),
+        format_figure(measured.commits_per_swap),
+        format_figure(measured.calls_per_commit),
         f"{measured.tally.lost_swaps:,}",
         times,
     ]
@@ -292,7 +296,7 @@ def _align_figures(rows: Sequence[Sequence[str]]) -> list[Row]:
     return [[StyledText(cell, "dim") for cell in lines[0]], *lines[1:]]
 
 
-def figure(value: float | None) -> str:
+def format_figure(value: float | None) -> str:
     """Three digits that count; a dash where there is nothing to say."""
     if value is None:
         return "-"

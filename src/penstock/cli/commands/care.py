@@ -10,18 +10,18 @@ import msgspec
 
 from penstock.cli.advice import RESTORE
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import at_least, command
+from penstock.cli.command_declaration import declare_command, require_at_least
 from penstock.cli.progress import Progress, ProgressBar
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, format_count, size
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count, format_size
 from penstock.errors import Damaged
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import CheckResult
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import SweepResult
 from penstock.lake.answers import About, SweptFiles, SweptTable
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 NOTES_OF_FORKS: Final = "see the notes in _penstock/data/forks/"
 
 
-@command("fsck", prints=CheckResult, examples="$ penstock fsck")
+@declare_command("fsck", prints=CheckResult, examples="$ penstock fsck")
 @pass_call
 def fsck(call: CommandContext) -> None:
     """Check every object that a branch, a tag or a log references: its hash, order and structure.
@@ -48,10 +48,10 @@ def fsck(call: CommandContext) -> None:
     The command also checks that no file of a Lance table is missing at any branch or tag. It lists what is
     damaged, and then ends with exit status 1. Commits can continue meanwhile.
     """
-    lake = call.open(create=False)
+    lake = call.open_lake(create=False)
     with Progress(call.json) as progress:
         checked = lake.fsck(progress)
-    call.answer(lambda: checked, lambda screen: _render_check(screen, checked))
+    call.print_answer(lambda: checked, lambda screen: _render_check(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
@@ -64,12 +64,12 @@ def _render_check(screen: Screen, checked: CheckResult) -> Iterator[str]:
     ]
     yield f"checked {', '.join(counts)}"
     if not checked.damages:
-        yield screen.paint("nothing is wrong", "good")
+        yield screen.style("nothing is wrong", "good")
         return
-    yield from columns(
+    yield from align_columns(
         screen, [[StyledText(damage.object, "id"), damage.what] for damage in checked.damages], indent="  "
     )
-    yield screen.paint(f"{format_count(len(checked.damages), 'thing')} wrong", "bad")
+    yield screen.style(f"{format_count(len(checked.damages), 'thing')} wrong", "bad")
     yield "  What is not named here can still be read. Unless a line says otherwise:"
     yield f"  {RESTORE}."
 
@@ -81,13 +81,13 @@ def _make_number_option(
         f"--{name.replace('_', '-')}",
         name,
         type=kind,
-        callback=at_least(lowest),
+        callback=require_at_least(lowest),
         metavar=metavar,
         help=text,
     )
 
 
-@command(
+@declare_command(
     "horizon",
     prints=About,
     examples="""
@@ -117,11 +117,11 @@ def horizon(
         raise click.UsageError("--keep-all cannot be used with --max-commits or --max-days")
     if pattern is not None and not keep_all and not is_limited:
         raise click.UsageError("give --max-commits or --max-days (or both), or --keep-all")
-    lake = call.open(create=False)
+    lake = call.open_lake(create=False)
     if keep_all or is_limited:
         lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)
     about = lake.about
-    call.answer(lambda: about, lambda screen: _format_history_rules(screen, about.history_rules))
+    call.print_answer(lambda: about, lambda screen: _format_history_rules(screen, about.history_rules))
 
 
 def _format_history_rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
@@ -129,13 +129,13 @@ def _format_history_rules(screen: Screen, rules: Sequence[HistoryRule]) -> Itera
         yield "all history is kept"
     rows: list[Row] = [
         [
-            StyledText(printable(rule.pattern), "name"),
+            StyledText(escape_controls(rule.pattern), "name"),
             _format_limits(rule),
-            StyledText(f"set {ago(utc(rule.since_us), screen.now)}", "dim"),
+            StyledText(f"set {format_age(to_utc_datetime(rule.since_us), screen.now)}", "dim"),
         ]
         for rule in rules
     ]
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
 
 
 def _format_limits(rule: HistoryRule) -> str:
@@ -145,7 +145,7 @@ def _format_limits(rule: HistoryRule) -> str:
     return f"keeps {' and '.join(limits)}"
 
 
-@command(
+@declare_command(
     "grace",
     prints=About,
     examples="""
@@ -169,11 +169,11 @@ def grace(call: CommandContext, grace_s: float | None, data_grace_days: float | 
     period was set, releases of Penstock without this command refuse the lake: they would sweep by their own
     defaults.
     """
-    lake = call.open(create=False)
+    lake = call.open_lake(create=False)
     about = lake.about
     if grace_s is not None or data_grace_days is not None:
         about = lake.set_grace(grace_s=grace_s, data_grace_days=data_grace_days)
-    call.answer(lambda: about, lambda screen: _format_grace_periods(screen, about))
+    call.print_answer(lambda: about, lambda screen: _format_grace_periods(screen, about))
 
 
 def _format_grace_periods(screen: Screen, about: About) -> Iterator[str]:
@@ -181,10 +181,10 @@ def _format_grace_periods(screen: Screen, about: About) -> Iterator[str]:
         [StyledText("objects", "strong"), f"{about.grace_s:,g} seconds"],
         [StyledText("data files", "strong"), f"{about.data_grace_days:,g} days"],
     ]
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
 
 
-@command(
+@declare_command(
     "sweep",
     prints=SweepReport,
     examples="""
@@ -251,14 +251,14 @@ def sweep(
         option = next(iter(options)).replace("_", "-")
         raise click.UsageError(f"--{option} cannot be used with a server, which has its own settings")
     settings = msgspec.structs.replace(Settings(), **options) if options else None
-    lake = call.open(create=False, settings=settings)
+    lake = call.open_lake(create=False, settings=settings)
     with Progress(call.json) as progress:
         swept = lake.sweep(dry_run=dry_run, progress=progress)
     with ProgressBar(call.json) as progress:
         tables = lake.sweep_tables(remove_data=remove_data, dry_run=dry_run, progress=progress)
     with ProgressBar(call.json) as progress:
         files = lake.sweep_files(remove_data=remove_data, dry_run=dry_run, progress=progress)
-    call.answer(
+    call.print_answer(
         lambda: SweepReport(objects=swept, tables=tuple(tables), files=files),
         lambda screen: _format_swept(screen, swept, tables, files),
     )
@@ -269,14 +269,18 @@ def _format_swept(
 ) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
-        [StyledText(removed, "strong"), format_count(swept.removed, "object"), size(swept.removed_bytes)],
-        [StyledText("kept", "strong"), format_count(swept.kept, "object"), size(swept.kept_bytes)],
+        [
+            StyledText(removed, "strong"),
+            format_count(swept.removed, "object"),
+            format_size(swept.removed_bytes),
+        ],
+        [StyledText("kept", "strong"), format_count(swept.kept, "object"), format_size(swept.kept_bytes)],
     ]
     if swept.waiting:
         rows.append(
             [StyledText("too young", "strong"), format_count(swept.waiting, "object"), "to be removed later"]
         )
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
     forgotten = []
     if swept.receipts:
         forgotten.append(format_count(swept.receipts, "idempotency key"))
@@ -286,27 +290,29 @@ def _format_swept(
         )
     if forgotten:
         yield f"{'would forget' if swept.dry_run else 'forgot'} {' and '.join(forgotten)}"
-    yield from _swept_tables(screen, tables)
-    yield from _swept_files(screen, files)
+    yield from _format_swept_tables(screen, tables)
+    yield from _format_swept_files(screen, files)
     is_left = any(table.data_files and not table.data_removed for table in tables)
     if is_left or (files.data_files and not files.data_removed):
         yield "  'penstock sweep --remove-data' removes data files."
 
 
-def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]:
+def _format_swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]:
     """What was found among the files of tables; of those of which nothing goes, only how many there are."""
     if not tables:
         return
     rows: list[Row] = []
     for table in tables:
-        key = StyledText(printable(str(table.key)), "name")
+        key = StyledText(escape_controls(str(table.key)), "name")
         if table.data_files:
             verb = "removed" if table.data_removed else "would remove"
-            rows.append([key, verb, format_count(table.data_files, "data file"), size(table.data_bytes)])
+            rows.append(
+                [key, verb, format_count(table.data_files, "data file"), format_size(table.data_bytes)]
+            )
         if table.scratch_files:
             verb = "would remove" if table.dry_run else "removed"
             files = format_count(table.scratch_files, "file beside its versions", "files beside its versions")
-            rows.append([key, verb, files, size(table.scratch_bytes)])
+            rows.append([key, verb, files, format_size(table.scratch_bytes)])
         if table.waiting:
             rows.append([key, "too young", format_count(table.waiting, "data file"), "to be removed later"])
         if table.forked:
@@ -315,26 +321,26 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
         f"{format_count(len(tables), 'table')}, "
         f"{format_count(sum(table.kept for table in tables), 'data file')} needed"
     )
-    yield from columns(screen, rows, indent="  ")
+    yield from align_columns(screen, rows, indent="  ")
     for table in tables:
         if table.problem:
-            yield screen.paint(f"nothing more is removed of {printable(str(table.key))}:", "bad")
-            yield from (f"  {printable(line)}" for line in table.problem.splitlines())
+            yield screen.style(f"nothing more is removed of {escape_controls(str(table.key))}:", "bad")
+            yield from (f"  {escape_controls(line)}" for line in table.problem.splitlines())
 
 
-def _swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
+def _format_swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
     """What was found among the files of tables of files, and of jobs; nothing if there was nothing."""
     rows: list[Row] = []
     if files.data_files:
         verb = "removed" if files.data_removed else "would remove"
-        rows.append([verb, format_count(files.data_files, "file"), size(files.data_bytes)])
+        rows.append([verb, format_count(files.data_files, "file"), format_size(files.data_bytes)])
     if files.waiting:
         rows.append(["too young", format_count(files.waiting, "file"), "to be removed later"])
     if files.forked:
         rows.append(["kept for forks", format_count(files.forked, "file"), NOTES_OF_FORKS])
     if rows or files.kept:
         yield f"tables of files, {format_count(files.kept, 'old file')} needed"
-        yield from columns(screen, rows, indent="  ")
+        yield from align_columns(screen, rows, indent="  ")
     did = ("settled", "dropped", "forgot")
     if files.dry_run:
         did = ("would settle", "would drop", "would forget")
@@ -345,5 +351,5 @@ def _swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
     if files.jobs_forgotten:
         yield f"{did[2]} {format_count(files.jobs_forgotten, 'job')} that ended long ago"
     if files.problem:
-        yield screen.paint("of tables of files nothing more is removed:", "bad")
-        yield from (f"  {printable(line)}" for line in files.problem.splitlines())
+        yield screen.style("of tables of files nothing more is removed:", "bad")
+        yield from (f"  {escape_controls(line)}" for line in files.problem.splitlines())

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.cli import environment
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,7 +21,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """The script for the shell."""
 
 
-@command(
+@declare_command(
     "completion",
     prints=Completion,
     examples='$ eval "$(penstock completion bash)"\n$ penstock completion fish > penstock.fish',
@@ -42,4 +42,4 @@ def completion(call: CommandContext, shell: str) -> None:
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     script = completion_class(root, {}, "penstock", environment.COMPLETE).source()
-    call.answer(lambda: Completion(shell=shell, script=script), lambda _: [script])
+    call.print_answer(lambda: Completion(shell=shell, script=script), lambda _: [script])

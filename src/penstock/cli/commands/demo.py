@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.commands.demo_spark import show_spark_demo, what_is_missing
 from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import WaitingLine
@@ -38,7 +38,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """Commands to try on it."""
 
 
-@command("demo", prints=Demo, examples="$ penstock demo --no-spark playground")
+@declare_command("demo", prints=Demo, examples="$ penstock demo --no-spark playground")
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
@@ -61,15 +61,17 @@ def demo(call: CommandContext, directory: Path | None, no_spark: bool) -> None:
         for format_cli in format_clis():
             story.also = format_cli.show_demo(story) or story.also
         if missing:
-            story.say(f"With Spark and Lance there is more to see: {missing}")
+            story.print_line(f"With Spark and Lance there is more to see: {missing}")
     else:
-        story.say(f"A lake is made in {story.place}.")
+        story.print_line(f"A lake is made in {story.place}.")
         show_spark_demo(story)
         story.also = "tx list --all"
-    call.answer(lambda: Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.closing_lines())
+    call.print_answer(
+        lambda: Demo(lake=str(story.place), commands=story.commands_to_try()), lambda _: story.closing_lines()
+    )
 
 
-def first_load(lake: Lake, penstock: Any) -> None:
+def load_first_rows(lake: Lake, penstock: Any) -> None:
     tables = {
         "sales.orders": penstock.IcebergTable(metadata_location="s3://demo/orders/v1.json"),
         "sales.customers": penstock.DeltaTable(location=f"{lake.warehouse}/customers"),
@@ -83,39 +85,39 @@ def first_load(lake: Lake, penstock: Any) -> None:
 def show_story(story: Story) -> None:
     """The story, from an empty directory to a commit undone."""
     orders = "put sales.orders --type iceberg metadata_location=s3://demo/orders"
-    story.say(
+    story.print_line(
         f"A lake is made in {story.place}.",
         "It is a catalogue: it says which tables there are, where, and in which state. The first tables here",
         "are only such entries, of files that an engine would write.",
     )
-    story.chapter("Four tables of four formats, in one commit")
-    story.python(first_load, penstock="penstock")
-    story.run("tables")
-    story.chapter("A branch to work on")
-    story.run("branch create fix-returns")
-    story.run(f"{orders}/v2-fixed.json --branch fix-returns -m 'drop duplicated returns'")
-    story.run(
+    story.show_chapter("Four tables of four formats, in one commit")
+    story.run_step(load_first_rows, penstock="penstock")
+    story.run_command("tables")
+    story.show_chapter("A branch to work on")
+    story.run_command("branch create fix-returns")
+    story.run_command(f"{orders}/v2-fixed.json --branch fix-returns -m 'drop duplicated returns'")
+    story.run_command(
         "put sales.returns --type iceberg metadata_location=s3://demo/returns/v1.json --branch fix-returns "
         "-m 'keep returns apart'"
     )
-    story.chapter("A reader of main sees nothing of it")
-    story.run("show main sales.orders")
-    story.run("diff main fix-returns")
-    story.chapter("Meanwhile main gets a commit of its own")
-    story.run(f"{orders}/v2.json -m 'hourly load'")
-    story.run("merge fix-returns --into main --dry-run", status=3)
-    story.say(
+    story.show_chapter("A reader of main sees nothing of it")
+    story.run_command("show main sales.orders")
+    story.run_command("diff main fix-returns")
+    story.show_chapter("Meanwhile main gets a commit of its own")
+    story.run_command(f"{orders}/v2.json -m 'hourly load'")
+    story.run_command("merge fix-returns --into main --dry-run", status=3)
+    story.print_line(
         "A dry run changes nothing, and a merge with conflicts lands nothing at all.",
         "sales.orders changed on both sides. Here the fix is what we want:",
     )
-    story.run("merge fix-returns --into main --take fix-returns=sales.orders")
-    story.chapter("Both tables arrived at one instant, and history shows how")
-    story.run("log main")
-    story.chapter("Every commit stays what it was: the lake as it stood before the merge")
-    story.run("show main~1 sales.orders")
-    story.chapter("And a commit can be undone, by another commit")
-    story.run("revert main -m 'the fix has to wait'")
-    story.run("show main sales.orders")
+    story.run_command("merge fix-returns --into main --take fix-returns=sales.orders")
+    story.show_chapter("Both tables arrived at one instant, and history shows how")
+    story.run_command("log main")
+    story.show_chapter("Every commit stays what it was: the lake as it stood before the merge")
+    story.run_command("show main~1 sales.orders")
+    story.show_chapter("And a commit can be undone, by another commit")
+    story.run_command("revert main -m 'the fix has to wait'")
+    story.run_command("show main sales.orders")
 
 
 class Story:
@@ -123,28 +125,28 @@ class Story:
 
     def __init__(self, folder: Path, quiet: bool) -> None:
         self.place, self._quiet = folder, quiet
-        self._screen = Screen.of(sys.stdout)
+        self._screen = Screen.of_stream(sys.stdout)
         self._chapters = 0
         self.also = "diff main~2 fix-returns"
         """A command that shows something of what was told last."""
 
-    def say(self, *lines: str) -> None:
+    def print_line(self, *lines: str) -> None:
         for line in lines:
-            self._print(line)
-        self._print("")
+            self._print_text(line)
+        self._print_text("")
 
-    def chapter(self, title: str) -> None:
+    def show_chapter(self, title: str) -> None:
         self._chapters += 1
-        self._print(self._screen.paint(f"{self._chapters}. {title}", "strong"))
-        self._print("")
+        self._print_text(self._screen.style(f"{self._chapters}. {title}", "strong"))
+        self._print_text("")
 
-    def define(self, *steps: Callable[..., None]) -> None:
+    def show_definitions(self, *steps: Callable[..., None]) -> None:
         """Show functions as they are written, which later steps call."""
         for step in steps:
             for line in (*inspect.getsource(step).splitlines(), ""):
-                self._print(self._screen.paint(f"  {line}", "dim") if line else "")
+                self._print_text(self._screen.style(f"  {line}", "dim") if line else "")
 
-    def python(self, step: Callable[..., None], *given: Any, **libraries: str) -> None:
+    def run_step(self, step: Callable[..., None], *given: Any, **libraries: str) -> None:
         """Show what a function does with what it is given and some libraries, and have it done.
 
         If it is given nothing, it gets the lake.
@@ -155,33 +157,33 @@ class Story:
             for name, library in libraries.items()
         ]
         for line in (*imports, *dedent(body).splitlines()):
-            self._print(self._screen.paint(f"  {line}", "dim") if line else "")
-        self._print("")
+            self._print_text(self._screen.style(f"  {line}", "dim") if line else "")
+        self._print_text("")
         printed = io.StringIO()
         used = {name: import_module(library) for name, library in libraries.items()}
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.redirect_stdout(printed))
             if given:
-                stack.enter_context(self.waiting("working"))
+                stack.enter_context(self.show_waiting("working"))
             else:
                 given = (stack.enter_context(open_lake(self.place, create=True, author="ada")),)
             step(*given, **used)
         if printed.getvalue():
-            self.say(printed.getvalue().rstrip("\n"))
+            self.print_line(printed.getvalue().rstrip("\n"))
 
     @contextlib.contextmanager
-    def waiting(self, subject: str) -> Iterator[None]:
+    def show_waiting(self, subject: str) -> Iterator[None]:
         """Say on a terminal that something takes a while, for as long as it does."""
         with WaitingLine(subject, quiet=self._quiet):
             yield
 
-    def run(self, line: str, status: int = 0) -> None:
+    def run_command(self, line: str, status: int = 0) -> None:
         """Show a command, and run it on the lake."""
-        self._print(self._screen.paint(f"$ penstock {line}", "name"))
+        self._print_text(self._screen.style(f"$ penstock {line}", "name"))
         found_status = self._run_command(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
         if found_status != status:
             raise SystemExit(found_status or 1)
-        self._print("")
+        self._print_text("")
 
     def _run_command(self, args: list[str]) -> int:
         root: Any = click.get_current_context().find_root().command
@@ -194,11 +196,11 @@ class Story:
                 return end.code if isinstance(end.code, int) else 0
         return 0
 
-    def _print(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         if not self._quiet:
             print(text)
 
-    def to_try(self) -> tuple[str, ...]:
+    def commands_to_try(self) -> tuple[str, ...]:
         """Commands that work on the lake as the story leaves it."""
         lake = f"{_find_program()} --lake {shlex.quote(str(self.place))}"
         return (
@@ -211,7 +213,7 @@ class Story:
         return [
             f"The lake is in {self.place}. Three things to try on it:",
             "",
-            *(f"  {line}" for line in self.to_try()),
+            *(f"  {line}" for line in self.commands_to_try()),
         ]
 
 

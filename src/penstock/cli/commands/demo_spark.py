@@ -51,37 +51,41 @@ def show_spark_demo(story: Story) -> None:
     landing = story.place / "landing"
     with _start_spark(story) as (lake, spark):
         _make_incoming_files(landing)
-        story.chapter("Orders and customers arrive as files, and are kept as they came")
-        story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
-        story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
-        story.define(load, derive, check)
-        story.python(run_pipeline, lake, spark)
-        story.chapter("Since one instant all three are on main, as one commit")
-        story.run("tables")
-        story.run("log main")
-        story.chapter("Something is wrong with the last day: a check fails, and nothing has happened")
-        story.python(run_into_check, lake, spark)
-        story.run("log main -n 1")
-        story.chapter("Write, audit, publish: on a branch it can be looked into, and is not published so")
-        story.python(write_and_audit, lake, spark)
-        story.chapter("There it is put right, audited again, and lands")
-        story.python(correct_and_publish, lake, spark)
-        story.run("log main --first-parent")
-        story.chapter("Every commit stays what it was: Delta and Lance tables together, before and after")
-        story.python(query, spark)
-        story.chapter("And programs that know nothing of Penstock see the tables, too")
-        story.run("lance promote search.customers")
-        story.python(read_elsewhere, lake, deltalake="deltalake", lance="lance")
+        story.show_chapter("Orders and customers arrive as files, and are kept as they came")
+        story.run_command(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
+        story.show_chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
+        story.show_definitions(load_days, derive_tables, check_tables)
+        story.run_step(run_pipeline, lake, spark)
+        story.show_chapter("Since one instant all three are on main, as one commit")
+        story.run_command("tables")
+        story.run_command("log main")
+        story.show_chapter("Something is wrong with the last day: a check fails, and nothing has happened")
+        story.run_step(run_into_check, lake, spark)
+        story.run_command("log main -n 1")
+        story.show_chapter(
+            "Write, audit, publish: on a branch it can be looked into, and is not published so"
+        )
+        story.run_step(write_and_audit, lake, spark)
+        story.show_chapter("There it is put right, audited again, and lands")
+        story.run_step(correct_and_publish, lake, spark)
+        story.run_command("log main --first-parent")
+        story.show_chapter(
+            "Every commit stays what it was: Delta and Lance tables together, before and after"
+        )
+        story.run_step(query_tables, spark)
+        story.show_chapter("And programs that know nothing of Penstock see the tables, too")
+        story.run_command("lance promote search.customers")
+        story.run_step(read_elsewhere, lake, deltalake="deltalake", lance="lance")
 
 
-def load(tx: Transaction, spark: Any, days: str) -> None:
+def load_days(tx: Transaction, spark: Any, days: str) -> None:
     columns = "id LONG, customer LONG, amount DOUBLE, day DATE"
     orders = tx.read("raw.shop", format="json", folder="orders", schema=columns)
     tx.write(orders.where(days), "sales.orders", partition_by="day")
-    derive(tx, spark)
+    derive_tables(tx, spark)
 
 
-def derive(tx: Transaction, spark: Any) -> None:
+def derive_tables(tx: Transaction, spark: Any) -> None:
     tx.view("sales.orders", spark=spark)  # as this transaction has it by now
     by_day = spark.sql("SELECT day, sum(amount) AS total, min(amount) AS least FROM orders GROUP BY day")
     tx.write(by_day, "sales.by_day", mode="overwrite")
@@ -93,15 +97,15 @@ def derive(tx: Transaction, spark: Any) -> None:
     tx.write(customers, "search.customers", mode="overwrite", format="lance", options={"vector.vector": 3})
 
 
-def check(tx: Transaction) -> None:
+def check_tables(tx: Transaction) -> None:
     negative = tx.read("sales.by_day").where("least < 0")
     tx.check("no negative amounts", negative.isEmpty(), "a day has some")
 
 
 def run_pipeline(lake: Lake, spark: Any) -> None:
     with lake.transaction("main", message="nightly load") as tx:
-        load(tx, spark, "day < '2026-11-08'")
-        check(tx)
+        load_days(tx, spark, "day < '2026-11-08'")
+        check_tables(tx)
         print("in the transaction:", *(table.key for table in tx.tables()))
         print("on main meanwhile: ", *(table.key for table in lake.tables()))
 
@@ -111,8 +115,8 @@ def run_into_check(lake: Lake, spark: Any) -> None:
 
     try:
         with lake.transaction("main", message="the last day") as tx:
-            load(tx, spark, "day = '2026-11-08'")
-            check(tx)
+            load_days(tx, spark, "day = '2026-11-08'")
+            check_tables(tx)
     except errors.CheckFailed as failed:
         print(failed.message)
 
@@ -122,7 +126,7 @@ def write_and_audit(lake: Lake, spark: Any) -> None:
 
     lake.branch("last-day").create(at="main")
     with lake.transaction("last-day", message="the last day") as tx:
-        load(tx, spark, "day = '2026-11-08'")
+        load_days(tx, spark, "day = '2026-11-08'")
     checks = {"no negative amounts": "SELECT id, amount FROM sales.orders WHERE amount < 0"}
     try:
         lake.publish("last-day", "main", checks=checks, spark=spark)
@@ -135,12 +139,12 @@ def correct_and_publish(lake: Lake, spark: Any) -> None:
 
     with lake.transaction("last-day", message="without orders of our own tests") as tx:
         delete(spark, "sales.orders", "amount < 0", branch=tx.branch)
-        derive(tx, spark)
+        derive_tables(tx, spark)
     checks = {"no negative amounts": "SELECT id, amount FROM sales.orders WHERE amount < 0"}
     lake.publish("last-day", "main", checks=checks, spark=spark)
 
 
-def query(spark: Any) -> None:
+def query_tables(spark: Any) -> None:
     from penstock.spark import view
 
     for ref in ("main~1", "main"):
@@ -169,7 +173,7 @@ def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
     from penstock.spark import session
 
     with open_lake(story.place, create=True, author="ada") as lake:
-        with story.waiting("starting Spark"), _quiet_java():
+        with story.show_waiting("starting Spark"), _silence_java_notice():
             spark = session(lake, app="penstock-demo", conf={"spark.ui.enabled": False})
         try:
             yield lake, spark
@@ -178,7 +182,7 @@ def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
 
 
 @contextmanager
-def _quiet_java() -> Iterator[None]:
+def _silence_java_notice() -> Iterator[None]:
     """Meanwhile Java starts without its line on a module that nothing here uses. Its errors come through."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = quiet_home(find_java())

@@ -14,24 +14,24 @@ from uuid import uuid4
 import click
 import msgspec
 
-from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
+from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, suggest_next_step
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.format_cli import DoctorCheck, DoctorFinding, format_clis
-from penstock.cli.installation import DoctorLine, build_check, check_installation
-from penstock.cli.reference_access import commit_of
+from penstock.cli.installation import DoctorLine, check_build, check_installation
+from penstock.cli.reference_access import get_commit
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, format_count, iso, size
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count, format_iso_time, format_size
 from penstock.errors import Denied, PenstockError
-from penstock.formats.registry import other_formats
+from penstock.formats.registry import load_other_formats
 from penstock.kernel.description import read_description
 from penstock.kernel.format import blob
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.references import Kind
-from penstock.stores.lake_directory import exposed_files
+from penstock.stores.lake_directory import find_exposed_files
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
@@ -48,7 +48,7 @@ class Doctor(msgspec.Struct, frozen=True, kw_only=True):
     """One for each thing that was looked at."""
 
 
-@command("doctor", prints=Doctor, examples="$ penstock doctor --lake ./other")
+@declare_command("doctor", prints=Doctor, examples="$ penstock doctor --lake ./other")
 @pass_call
 def doctor(call: CommandContext) -> None:
     """Check the installation and the lake, and show one line for each finding, with what to do.
@@ -68,7 +68,9 @@ def doctor(call: CommandContext) -> None:
     """
     checks = [*check_installation(), *_check_lake(call)]
     healthy = all(check.state != "failed" for check in checks)
-    call.answer(lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _format_checks(s, checks))
+    call.print_answer(
+        lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _format_checks(s, checks)
+    )
     if not healthy:
         click.get_current_context().exit(1)
 
@@ -77,7 +79,7 @@ def _format_checks(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
     rows: list[Row] = [
         [StyledText(check.state, _STYLES[check.state]), check.name, _format_line(check)] for check in checks
     ]
-    return columns(screen, rows)
+    return align_columns(screen, rows)
 
 
 def _format_line(doctor_line: DoctorLine) -> str:
@@ -86,12 +88,12 @@ def _format_line(doctor_line: DoctorLine) -> str:
 
 def _check_lake(call: CommandContext) -> Iterator[DoctorLine]:
     if not call.has_target:
-        yield build_check("lake", "ok", "none is given", "--lake PATH checks one as well")
+        yield check_build("lake", "ok", "none is given", "--lake PATH checks one as well")
         return
     try:
-        lake = call.open(create=False)
+        lake = call.open_lake(create=False)
     except PenstockError as error:
-        yield build_check("store", "failed", error.message, advice(error, call.is_behind_server))
+        yield check_build("store", "failed", error.message, suggest_next_step(error, call.is_behind_server))
         return
     yield from check_lake(lake)
 
@@ -107,7 +109,7 @@ def check_lake(lake: Lake) -> Iterator[DoctorLine]:
             finding = DoctorFinding("failed", error.message)
         except OSError as error:
             finding = DoctorFinding("failed", f"{error.filename}: {error.strerror}")
-        yield build_check(name, finding.state, finding.finding, finding.advice)
+        yield check_build(name, finding.state, finding.finding, finding.advice)
 
 
 def _check_server(lake: Lake) -> DoctorFinding:
@@ -116,7 +118,7 @@ def _check_server(lake: Lake) -> DoctorFinding:
     return DoctorFinding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
 
 
-def _store(lake: Lake) -> DoctorFinding:
+def _check_store(lake: Lake) -> DoctorFinding:
     """Store an object that nothing leads to; the sweep removes it."""
     if lake.kernel.store.is_read_only:
         return DoctorFinding("ok", f"{lake.url} can be read, and not be written by this process")
@@ -140,7 +142,7 @@ def _check_disk(lake: Lake) -> DoctorFinding:
     if not Path(lake.url).is_dir():
         return DoctorFinding("ok", "nothing to look at from here")
     free = shutil.disk_usage(lake.url).free
-    free_text = f"{size(free)} free at {lake.url}"
+    free_text = f"{format_size(free)} free at {lake.url}"
     if free < DISK_FULL_BYTES:
         return DoctorFinding("failed", free_text, "make room before the next commit")
     return (
@@ -151,7 +153,7 @@ def _check_disk(lake: Lake) -> DoctorFinding:
 
 
 def _check_file_permissions(lake: Lake) -> DoctorFinding:
-    exposed = exposed_files(lake.kernel.store.url)
+    exposed = find_exposed_files(lake.kernel.store.url)
     if not exposed:
         return DoctorFinding("ok", "the store's files can be read by their owner and a group")
     paths = " ".join(shlex.quote(str(path)) + ("*" if path.is_file() else "") for path in exposed)
@@ -166,19 +168,19 @@ def _check_clock(lake: Lake) -> DoctorFinding:
     now = datetime.now(UTC)
     heads = {branch.id: branch.name for branch in lake.references(Kind.BRANCH)}
     heads.pop(EMPTY_COMMIT_ID, None)
-    newest = max((commit_of(lake, head, name).time for head, name in heads.items()), default=None)
+    newest = max((get_commit(lake, head, name).time for head, name in heads.items()), default=None)
     if newest is None:
-        return DoctorFinding("ok", f"{iso(now)}, and no commits yet")
+        return DoctorFinding("ok", f"{format_iso_time(now)}, and no commits yet")
     if newest > now:
         return DoctorFinding(
             "failed",
-            f"it is {iso(now)}, but the newest commit is from {iso(newest)}",
+            f"it is {format_iso_time(now)}, but the newest commit is from {format_iso_time(newest)}",
             "set this machine's clock, or the one that made the commit",
         )
-    return DoctorFinding("ok", f"{iso(now)}, the newest commit is from {ago(newest, now)}")
+    return DoctorFinding("ok", f"{format_iso_time(now)}, the newest commit is from {format_age(newest, now)}")
 
 
-def _default_branch(lake: Lake) -> DoctorFinding:
+def _check_default_branch(lake: Lake) -> DoctorFinding:
     if not lake.branch().exists:
         return DoctorFinding(
             "failed",
@@ -191,7 +193,7 @@ def _default_branch(lake: Lake) -> DoctorFinding:
 def _check_formats(_: Lake) -> DoctorFinding:
     return DoctorFinding(
         "warning",
-        "; ".join(other_formats().problems),
+        "; ".join(load_other_formats().problems),
         "repair or remove the package; tables of other formats are not concerned",
     )
 
@@ -199,31 +201,31 @@ def _check_formats(_: Lake) -> DoctorFinding:
 def _list_checks(lake: Lake) -> list[DoctorCheck]:
     """What to look at, and how."""
     tables = [check for format_cli in format_clis() for check in format_cli.doctor_checks(lake)]
-    tables += [("formats", _check_formats)] if other_formats().problems else []
+    tables += [("formats", _check_formats)] if load_other_formats().problems else []
     if not lake.is_embedded:
         return [
             ("server", _check_server),
             ("clock", _check_clock),
-            ("default branch", _default_branch),
+            ("default branch", _check_default_branch),
             *tables,
         ]
     roots = [
         ("warehouse" if root == lake.warehouse else "root", partial(_check_root, root)) for root in lake.roots
     ]
     return [
-        ("store", _store),
+        ("store", _check_store),
         ("integrity", _check_integrity),
         ("disk", _check_disk),
-        *([("privacy", _check_file_permissions)] if exposed_files(lake.kernel.store.url) else []),
+        *([("privacy", _check_file_permissions)] if find_exposed_files(lake.kernel.store.url) else []),
         ("clock", _check_clock),
-        ("default branch", _default_branch),
+        ("default branch", _check_default_branch),
         *roots,
-        *([("versions", _sync)] if tables else []),
+        *([("versions", _check_sync)] if tables else []),
         *tables,
     ]
 
 
-def _sync(lake: Lake) -> DoctorFinding:
+def _check_sync(lake: Lake) -> DoctorFinding:
     """Whether tables have what the lake knows, and no more. Tables of a lake that moved go on without it."""
     seal = read_description(lake.kernel.store).sealed
     if seal is not None:
@@ -254,7 +256,7 @@ def _check_root(root: str, lake: Lake) -> DoctorFinding:
         return DoctorFinding("failed", f"{root} is not a directory", "make it, or mount what should be there")
     if lake.kernel.store.is_read_only and not os.access(place, os.W_OK):
         return DoctorFinding("ok", f"{place} can be read, and not be written by this process")
-    return _put_if_absent(place)
+    return _check_put_if_absent(place)
 
 
 def _check_bucket(root: str, lake: Lake) -> DoctorFinding:
@@ -263,7 +265,7 @@ def _check_bucket(root: str, lake: Lake) -> DoctorFinding:
         return DoctorFinding("ok", f"{root} is not tried: this process only reads the lake")
     assert isinstance(lake.catalogue, Embedded)
     try:
-        keeps_conditions = lake.catalogue.places.at(root).keeps_conditions
+        keeps_conditions = lake.catalogue.places.open_place(root).keeps_conditions
     except Denied as error:
         return DoctorFinding("failed", f"{root} cannot be written: {error.message}", "ask for access to it")
     if keeps_conditions:
@@ -275,7 +277,7 @@ def _check_bucket(root: str, lake: Lake) -> DoctorFinding:
     )
 
 
-def _put_if_absent(folder: Path) -> DoctorFinding:
+def _check_put_if_absent(folder: Path) -> DoctorFinding:
     """Create a file twice: the second time must be refused and must not change it."""
     probe = folder / f".penstock-doctor-{uuid4().hex}"
     try:

@@ -9,16 +9,16 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import at_least, command
+from penstock.cli.command_declaration import declare_command, require_at_least
 from penstock.cli.progress import ProgressBar
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import format_count, size
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_count, format_size
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import ErasedTable
 
 
-@command(
+@declare_command(
     "erase",
     prints=ErasedTable,
     examples="""
@@ -60,7 +60,7 @@ $ penstock erase web.orders --older-than 30d --dry-run
 @click.option(
     "--data-grace-days",
     type=float,
-    callback=at_least(0),
+    callback=require_at_least(0),
     metavar="DAYS",
     help="A longer grace period of unreferenced files than 'penstock grace' sets.",
 )
@@ -98,7 +98,7 @@ def erase(
         option = "nobody-writes" if nobody_writes else "data-grace-days"
         raise click.UsageError(f"--{option} cannot be used with a server, which has its own settings")
     settings = msgspec.structs.replace(Settings(), **options) if options else None
-    lake = call.open(create=False, settings=settings)
+    lake = call.open_lake(create=False, settings=settings)
     with ProgressBar(call.json) as progress:
         erased = lake.erase(
             key,
@@ -108,18 +108,22 @@ def erase(
             dry_run=dry_run,
             progress=progress,
         )
-    call.answer(lambda: erased, lambda screen: _render_erased(screen, erased))
+    call.print_answer(lambda: erased, lambda screen: _render_erased(screen, erased))
 
 
 def _render_erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
-    key = printable(str(erased.key))
+    key = escape_controls(str(erased.key))
     did = "would remove" if erased.dry_run else "removed"
     rows: list[Row] = []
     if erased.rewritten_files:
         verb = "would rewrite" if erased.dry_run else "rewrote"
         rows.append([StyledText(verb, "strong"), format_count(erased.rewritten_files, "data file"), ""])
     rows += [
-        [StyledText(did, "strong"), format_count(erased.data_files, "data file"), size(erased.data_bytes)],
+        [
+            StyledText(did, "strong"),
+            format_count(erased.data_files, "data file"),
+            format_size(erased.data_bytes),
+        ],
         [
             StyledText(did, "strong"),
             format_count(erased.log_files, "file of the log", "files of the log"),
@@ -134,19 +138,19 @@ def _render_erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
                 "",
             ]
         )
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
     if erased.left:
         yield "still holding rows, or to be known:"
-        yield from (f"  {printable(line)}" for line in "\n".join(erased.left).splitlines())
+        yield from (f"  {escape_controls(line)}" for line in "\n".join(erased.left).splitlines())
     if erased.dry_run:
         return
     if erased.finished:
         before = erased.older_than or erased.begun
         is_all = erased.first_version < 0 and erased.older_than is None
         since = "" if is_all else f" from before {before:%Y-%m-%d %H:%M} UTC"
-        yield screen.paint(f"{key} is erased: nothing is left of its history{since}", "good")
+        yield screen.style(f"{key} is erased: nothing is left of its history{since}", "good")
     elif erased.older_than is not None and erased.until is None:
-        yield screen.paint("not finished: later history needs what is left", "bad")
+        yield screen.style("not finished: later history needs what is left", "bad")
     else:
         until = "" if erased.until is None else f" after {erased.until:%Y-%m-%d %H:%M} UTC"
-        yield screen.paint(f"not finished: run this again{until}", "bad")
+        yield screen.style(f"not finished: run this again{until}", "bad")

@@ -8,14 +8,14 @@ import click
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import branch_option, group
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
+from penstock.cli.command_declaration import branch_option, declare_group
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
 from penstock.lake.lake import Lake
 from penstock.model.expectations import Expectation
 
 
-@group("expect", prints=ListPage[Expectation], examples="$ penstock expect")
+@declare_group("expect", prints=ListPage[Expectation], examples="$ penstock expect")
 @click.pass_context
 def expect(ctx: click.Context) -> None:
     """List, add and remove expectations: queries that must find no row on a branch.
@@ -25,7 +25,7 @@ def expect(ctx: click.Context) -> None:
     expectations of the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(CommandContext), None)
+        _list_expectations(ctx.ensure_object(CommandContext), None)
 
 
 @expect.command("list", prints=ListPage[Expectation], examples="$ penstock expect list --branch main")
@@ -33,7 +33,7 @@ def expect(ctx: click.Context) -> None:
 @pass_call
 def expect_list(call: CommandContext, branch: str | None) -> None:
     """List the expectations of a branch."""
-    _list(call, branch)
+    _list_expectations(call, branch)
 
 
 @expect.command(
@@ -54,13 +54,13 @@ def expect_add(call: CommandContext, name: str, sql: str, missing_ok: bool, bran
     The query names tables by their keys, such as sales.orders. The expectation is refused if it does not hold
     now, or if a table does not exist. With --missing-ok it is not run until the table exists and has columns.
     """
-    lake = call.open()
+    lake = call.open_lake()
     expectations = lake.expect(name, sql, branch, missing_ok=missing_ok)
     _show_expectation_list(call, lake, branch, expectations)
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(expectation.tables for expectation in expectations if expectation.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
-        call.note(f"it is not checked until there is {' and '.join(missing)}, by exactly that name")
+        call.print_note(f"it is not checked until there is {' and '.join(missing)}, by exactly that name")
 
 
 @expect.command(
@@ -71,12 +71,12 @@ def expect_add(call: CommandContext, name: str, sql: str, missing_ok: bool, bran
 @pass_call
 def expect_remove(call: CommandContext, name: str, branch: str | None) -> None:
     """Remove the expectation NAME, and list those that remain."""
-    lake = call.open()
+    lake = call.open_lake()
     _show_expectation_list(call, lake, branch, lake.unexpect(name, branch))
 
 
-def _list(call: CommandContext, branch: str | None) -> None:
-    lake = call.open()
+def _list_expectations(call: CommandContext, branch: str | None) -> None:
+    lake = call.open_lake()
     _show_expectation_list(call, lake, branch, lake.expectations(branch))
 
 
@@ -84,19 +84,20 @@ def _show_expectation_list(
     call: CommandContext, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
 ) -> None:
     name = lake.branch(branch).name
-    call.answer(
-        lambda: ListPage.of(expectations), lambda screen: _format_expectations(screen, name, expectations)
+    call.print_answer(
+        lambda: ListPage.from_items(expectations),
+        lambda screen: _format_expectations(screen, name, expectations),
     )
 
 
 def _format_expectations(screen: Screen, branch: str, expectations: Sequence[Expectation]) -> Iterator[str]:
     if not expectations:
-        yield screen.paint(f"{branch} has no expectations", "dim")
+        yield screen.style(f"{branch} has no expectations", "dim")
     rows: list[Row] = [
         [
-            StyledText(printable(expectation.name), "name"),
-            StyledText(printable(" ".join(expectation.sql.split()))),
+            StyledText(escape_controls(expectation.name), "name"),
+            StyledText(escape_controls(" ".join(expectation.sql.split()))),
         ]
         for expectation in expectations
     ]
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)

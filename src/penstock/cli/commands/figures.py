@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, ref_option
+from penstock.cli.command_declaration import add_ref_option, declare_command
 from penstock.cli.completions import complete_key
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
 from penstock.lake.answers import Figures, TableFigures
 from penstock.lake.call import PAGE_MAX
 
 
-@command(
+@declare_command(
     "figures",
     prints=Figures,
     examples="""
@@ -23,7 +23,7 @@ $ penstock figures
 $ penstock figures --json
 """,
 )
-@ref_option
+@add_ref_option
 @click.option(
     "--table",
     metavar="KEY",
@@ -36,47 +36,47 @@ def figures(call: CommandContext, ref: str | None, table: str | None) -> None:
 
     A server counts conflicts from its start, so they are shown only for a lake behind a server.
     """
-    answer = call.open().figures(ref, table=table)
-    call.answer(lambda: answer, lambda screen: _show(screen, answer))
+    answer = call.open_lake().figures(ref, table=table)
+    call.print_answer(lambda: answer, lambda screen: _format_figures(screen, answer))
 
 
-def _show(screen: Screen, answer: Figures) -> Iterator[str]:
-    yield screen.paint("Commits a day", "strong")
+def _format_figures(screen: Screen, answer: Figures) -> Iterator[str]:
+    yield screen.style("Commits a day", "strong")
     days: list[Row] = [[count.day, f"{count.commits:,}"] for count in answer.commits if count.commits]
-    yield from columns(screen, days, indent="  ") if days else ["  none yet"]
+    yield from align_columns(screen, days, indent="  ") if days else ["  none yet"]
     if answer.requests is not None:
-        yield screen.paint("Requests by branch", "strong")
+        yield screen.style("Requests by branch", "strong")
         requests: list[Row] = [
             [
-                printable(count.branch),
+                escape_controls(count.branch),
                 f"{count.total:,}",
                 f"{count.conflicts:,} conflicts ({count.conflict_share:.1%})",
                 f"{count.other_errors:,} other errors",
             ]
             for count in answer.requests
         ]
-        yield from columns(screen, requests, indent="  ") if requests else ["  none yet"]
-    yield screen.paint("Publishing", "strong")
+        yield from align_columns(screen, requests, indent="  ") if requests else ["  none yet"]
+    yield screen.style("Publishing", "strong")
     waiting: list[Row] = [
         [
-            StyledText(printable(str(lag.key)), "strong"),
+            StyledText(escape_controls(str(lag.key)), "strong"),
             f"v{lag.latest_version}",
             f"{lag.backlog:,} to publish",
             f"for {lag.oldest_s or 0:.0f} s",
-            printable(lag.alarm),
+            escape_controls(lag.alarm),
         ]
         for lag in answer.publishing
     ]
     which = "the first" if answer.published_tables == PAGE_MAX else "all of"
     up_to_date = f"  {which} {answer.published_tables:,} tables are up to date"
-    yield from columns(screen, waiting, indent="  ", flexible=-1) if waiting else [up_to_date]
+    yield from align_columns(screen, waiting, indent="  ", flexible=-1) if waiting else [up_to_date]
     if answer.table is not None:
-        yield from _show_table(screen, answer.table)
+        yield from _format_table_figures(screen, answer.table)
 
 
-def _show_table(screen: Screen, table: TableFigures) -> Iterator[str]:
+def _format_table_figures(screen: Screen, table: TableFigures) -> Iterator[str]:
     more = "" if table.are_all else " or more"
-    yield screen.paint(printable(str(table.key)), "strong")
+    yield screen.style(escape_controls(str(table.key)), "strong")
     yield f"  {table.files:,}{more} files, {table.size_bytes:,} bytes"
     sizes: list[Row] = [
         [
@@ -86,9 +86,9 @@ def _show_table(screen: Screen, table: TableFigures) -> Iterator[str]:
         for size in table.sizes
         if size.files
     ]
-    yield from columns(screen, sizes, indent="  ")
+    yield from align_columns(screen, sizes, indent="  ")
     growth: list[Row] = [
         [size.commit[:8] if size.version is None else f"v{size.version}", f"{size.size_bytes:,} bytes"]
         for size in table.growth
     ]
-    yield from columns(screen, growth, indent="  ")
+    yield from align_columns(screen, growth, indent="  ")

@@ -10,16 +10,16 @@ import click
 
 from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, limit_option
-from penstock.cli.commands.references import names_at
+from penstock.cli.command_declaration import add_limit_option, declare_command
+from penstock.cli.commands.references import find_names_by_commit
 from penstock.cli.commands.row_diffs import ROWS_LIMIT, DifferingRows, show_row_diff
 from penstock.cli.completions import complete_key, complete_revision
-from penstock.cli.option_groups import gather
-from penstock.cli.reference_access import changes_of, if_readable, reference_in, revision_of
+from penstock.cli.option_groups import gather_options
+from penstock.cli.reference_access import find_changes, find_reference_name, read_or_none, write_revision
 from penstock.cli.rendering import contents, history
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import columns
-from penstock.cli.rendering.times import format_count, moment
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import align_columns
+from penstock.cli.rendering.times import format_count, parse_moment
 from penstock.errors import ReferenceNotFound
 from penstock.lake.answers import CatalogEntry, Difference
 from penstock.lake.lake import Lake
@@ -37,7 +37,7 @@ class LogFilter:
     grep: str | None
 
 
-@command(
+@declare_command(
     "log",
     prints=ListPage[ChangedCommit],
     examples="""
@@ -59,7 +59,7 @@ $ penstock log --author ada --since 7d --grep load
 )
 @click.option("--until", metavar="TIME", help="Only commits up to this time.")
 @click.option("--grep", metavar="TEXT", help="Only commits whose message contains this, in any case.")
-@limit_option(50)
+@add_limit_option(50)
 @click.option(
     "--after", metavar="COMMIT", help="Continue after this commit, the last one of the previous page."
 )
@@ -71,7 +71,7 @@ $ penstock log --author ada --since 7d --grep load
 )
 @click.option("--reads", is_flag=True, help="Also show commits that only record the reads of a transaction.")
 @pass_call
-@gather("log_filter", LogFilter)
+@gather_options("log_filter", LogFilter)
 def log(
     call: CommandContext,
     ref: str | None,
@@ -87,37 +87,39 @@ def log(
     before), main^2 (what it merged), main*2026-11-01T00:00:00Z (as it was at that time). Without it, the
     default branch. With --json all commits are there, those of --reads too.
     """
-    lake = call.open()
-    now = Screen.of(sys.stdout).now
+    lake = call.open_lake()
+    now = Screen.of_stream(sys.stdout).now
     log = lake.log(
         ref,
         table=log_filter.table,
         author=log_filter.by,
-        since=moment(log_filter.since, now) if log_filter.since else None,
-        until=moment(log_filter.until, now) if log_filter.until else None,
+        since=parse_moment(log_filter.since, now) if log_filter.since else None,
+        until=parse_moment(log_filter.until, now) if log_filter.until else None,
         text=log_filter.grep,
         limit=limit + 1,
         after=after,
         all_parents=all_parents,
     )
-    via = reference_in(ref or lake.default_branch)
-    page = [history.LogRow(commit, changes_of(lake, commit, via)) for commit in log[:limit]]
+    via = find_reference_name(ref or lake.default_branch)
+    page = [history.LogRow(commit, find_changes(lake, commit, via)) for commit in log[:limit]]
     following = log[limit - 1].id if len(log) > limit else None
-    names = names_at(lake)
+    names = find_names_by_commit(lake)
     is_filtered = any(astuple(log_filter))
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no commits match" if is_filtered or after else "no commits yet"
-        shown = page if reads else history.without_reads(page, names)
-        yield from history.log(screen, shown, names, connected=not is_filtered, all_parents=all_parents)
+        shown = page if reads else history.remove_read_commits(page, names)
+        yield from history.format_log(
+            screen, shown, names, connected=not is_filtered, all_parents=all_parents
+        )
         if following is not None:
-            yield screen.spell(f"… more with --after {history.short(following)}")
+            yield screen.replace_unsupported(f"… more with --after {history.shorten_id(following)}")
 
-    call.answer(
-        lambda: ListPage.of(
+    call.print_answer(
+        lambda: ListPage.from_items(
             (
-                ChangedCommit.build(log_row.commit, log_row.changes, names.get(log_row.commit.id, ()))
+                ChangedCommit.from_commit(log_row.commit, log_row.changes, names.get(log_row.commit.id, ()))
                 for log_row in page
             ),
             following,
@@ -126,7 +128,7 @@ def log(
     )
 
 
-@command(
+@declare_command(
     "show",
     prints=ChangedCommit | CatalogEntry,
     examples="""
@@ -147,21 +149,21 @@ def show(call: CommandContext, ref: str | None, key: str | None, table: str | No
     """
     if key and table and key != table:
         raise click.UsageError(f"two tables are given: {key} and --table {table}")
-    lake = call.open()
+    lake = call.open_lake()
     if key or table:
         _show_table(call, lake, ref or lake.default_branch, key or table or "")
         return
     try:
         commit = lake.show(ref)
     except ReferenceNotFound as missing:
-        if ref is not None and "." in ref and if_readable(lambda: lake.table(ref).exists):
+        if ref is not None and "." in ref and read_or_none(lambda: lake.table(ref).exists):
             missing.message += f"\n  There is a table of that name: penstock show {lake.default_branch} {ref}"
         raise
-    changes = changes_of(lake, commit, reference_in(ref or lake.default_branch))
-    names = names_at(lake).get(commit.id, ())
-    call.answer(
-        lambda: ChangedCommit.build(commit, changes, names),
-        lambda screen: history.commit_page(screen, commit, changes, names),
+    changes = find_changes(lake, commit, find_reference_name(ref or lake.default_branch))
+    names = find_names_by_commit(lake).get(commit.id, ())
+    call.print_answer(
+        lambda: ChangedCommit.from_commit(commit, changes, names),
+        lambda screen: history.format_commit_page(screen, commit, changes, names),
     )
 
 
@@ -172,17 +174,19 @@ def _show_table(call: CommandContext, lake: Lake, ref: str, key: str) -> None:
         raise lake.key_not_found(Key.parse(key), ref)
 
     def text(screen: Screen) -> Iterator[str]:
-        name = screen.paint(printable(key), "strong")
-        yield f"{name} at {printable(ref)} ({screen.paint(history.short(snapshot.id), 'id')})"
-        yield from columns(screen, [["type", content.type], *contents.fields(content)], indent="  ")
+        name = screen.style(escape_controls(key), "strong")
+        yield f"{name} at {escape_controls(ref)} ({screen.style(history.shorten_id(snapshot.id), 'id')})"
+        yield from align_columns(
+            screen, [["type", content.type], *contents.list_fields(content)], indent="  "
+        )
 
-    call.answer(
+    call.print_answer(
         lambda: CatalogEntry(Key.parse(key), content),
         text,
     )
 
 
-@command(
+@declare_command(
     "diff",
     prints=ListPage[Difference] | DifferingRows,
     examples="""
@@ -200,7 +204,7 @@ $ penstock diff main dev --rows shop.items --on id
     "--rows", metavar="KEY", shell_complete=complete_key, help="The rows of this table that differ."
 )
 @click.option("--on", metavar="NAME,...", help="With --rows: the columns that identify a row.")
-@limit_option(ROWS_LIMIT)
+@add_limit_option(ROWS_LIMIT)
 @pass_call
 def diff(
     call: CommandContext,
@@ -216,7 +220,7 @@ def diff(
     With --rows, compare the rows of a table. With --on, rows with the same key and different values count as
     changed; without it, whole rows are compared. --limit is the number of rows to show.
     """
-    lake = call.open()
+    lake = call.open_lake()
     if rows is not None:
         if prefix is not None:
             raise click.UsageError(
@@ -229,10 +233,12 @@ def diff(
         raise click.UsageError("--on names columns of the table that --rows names")
     old, new = lake.resolve(before), lake.resolve(after)
     differences = lake.diff(
-        revision_of(old, reference_in(before)), revision_of(new, reference_in(after)), prefix
+        write_revision(old, find_reference_name(before)),
+        write_revision(new, find_reference_name(after)),
+        prefix,
     )
-    call.answer(
-        lambda: ListPage.of(differences),
+    call.print_answer(
+        lambda: ListPage.from_items(differences),
         lambda screen: _format_differences(screen, before, after, differences),
     )
 
@@ -240,7 +246,7 @@ def diff(
 def _format_differences(
     screen: Screen, before: str, after: str, differences: Sequence[Difference]
 ) -> Iterator[str]:
-    heading = screen.paint(f"{before} → {after}", "strong")
+    heading = screen.style(f"{before} → {after}", "strong")
     count = format_count(len(differences), "difference") if differences else "no difference"
-    yield screen.spell(f"{heading}   {count}")
-    yield from contents.changes(screen, differences)
+    yield screen.replace_unsupported(f"{heading}   {count}")
+    yield from contents.format_changes(screen, differences)

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call, require_place
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import format_count, size
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_count, format_size
 from penstock.kernel.copy import CopyResult
 from penstock.lake.answers import About
 from penstock.lake.copy import cancel_move, copy_lake, move_lake, undo_move
@@ -22,7 +22,7 @@ from penstock.lake.opener import init_lake
 from penstock.lake.upgrade import UpgradeResult, upgrade_lake
 
 
-@command(
+@declare_command(
     "init",
     prints=About,
     examples="""
@@ -67,25 +67,27 @@ def init(
         warehouse=warehouse,
         roots=roots,
         default_branch=default_branch,
-        author=call.who,
+        author=call.commit_author,
     )
     click.get_current_context().call_on_close(lake.close)
-    call.answer(lambda: lake.about, lambda screen: _format_lake(screen, lake))
+    call.print_answer(lambda: lake.about, lambda screen: _format_lake(screen, lake))
     if not lake.roots:
-        call.note("a server of this lake takes no tables until 'penstock root add' says where they may be")
+        call.print_note(
+            "a server of this lake takes no tables until 'penstock root add' says where they may be"
+        )
 
 
 def _format_lake(screen: Screen, lake: Lake) -> Iterator[str]:
-    yield f"made a lake at {screen.paint(lake.url, 'strong')}"
+    yield f"made a lake at {screen.style(lake.url, 'strong')}"
     rows: list[Row] = [
         ["default branch", StyledText(lake.default_branch, "name")],
         ["warehouse", lake.warehouse or "none"],
         *(["root", root] for root in lake.roots if root != lake.warehouse),
     ]
-    yield from columns(screen, rows, indent="  ")
+    yield from align_columns(screen, rows, indent="  ")
 
 
-@command("copy", prints=CopyResult, examples="$ penstock copy other twin")
+@declare_command("copy", prints=CopyResult, examples="$ penstock copy other twin")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
 @pass_call
@@ -99,8 +101,8 @@ def copy(call: CommandContext, source: str, target: str) -> None:
     """
     _refuse_lake_option(call, "copy")
     with ProgressBar(call.json) as bar:
-        copied = copy_lake(require_place(source), target, author=call.who, progress=bar)
-    call.answer(lambda: copied, lambda screen: _render_copied(screen, copied))
+        copied = copy_lake(require_place(source), target, author=call.commit_author, progress=bar)
+    call.print_answer(lambda: copied, lambda screen: _render_copied(screen, copied))
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +118,7 @@ class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was copied to the target; `null` of a move that was cancelled or undone."""
 
 
-@command(
+@declare_command(
     "move",
     prints=MoveReport,
     examples="""
@@ -147,19 +149,19 @@ def move(call: CommandContext, source: str, target: str | None, yes: bool, cance
         if target is not None or undo or yes:
             raise click.UsageError("--cancel needs SOURCE only")
         seal = cancel_move(require_place(source))
-        call.answer(
+        call.print_answer(
             lambda: MoveReport(state="cancelled", source=source, target=seal.target),
-            lambda screen: [f"{screen.paint(source, 'strong')} stays where it is and takes writes again"],
+            lambda screen: [f"{screen.style(source, 'strong')} stays where it is and takes writes again"],
         )
         return
     if target is None:
         raise click.UsageError("TARGET is missing: penstock move SOURCE TARGET")
     if undo:
-        undo_move(require_place(source), target, author=call.who)
-        call.answer(
+        undo_move(require_place(source), target, author=call.commit_author)
+        call.print_answer(
             lambda: MoveReport(state="undone", source=source, target=target),
             lambda screen: [
-                f"the lake is at {screen.paint(source, 'strong')} again, and takes writes there",
+                f"the lake is at {screen.style(source, 'strong')} again, and takes writes there",
                 f"{target} can only be read; it may be deleted, but no files of tables",
             ],
         )
@@ -167,8 +169,8 @@ def move(call: CommandContext, source: str, target: str | None, yes: bool, cance
     if not yes:
         _confirm_move(call, source, target)
     with ProgressBar(call.json) as bar:
-        moved = move_lake(require_place(source), target, author=call.who, progress=bar)
-    call.answer(
+        moved = move_lake(require_place(source), target, author=call.commit_author, progress=bar)
+    call.print_answer(
         lambda: MoveReport(state="moved", source=moved.source, target=moved.target, copied=moved),
         lambda screen: _render_moved(screen, moved),
     )
@@ -194,27 +196,27 @@ def _confirm_move(call: CommandContext, source: str, target: str) -> None:
 
 def _render_copied(screen: Screen, copied: CopyResult) -> Iterator[str]:
     yield from _format_copied_counts(screen, "copied", copied)
-    yield screen.paint("checked: nothing is wrong", "good")
+    yield screen.style("checked: nothing is wrong", "good")
 
 
 def _render_moved(screen: Screen, moved: CopyResult) -> Iterator[str]:
     yield from _format_copied_counts(screen, "moved", moved)
-    yield screen.paint("checked: nothing is wrong", "good")
+    yield screen.style("checked: nothing is wrong", "good")
     yield f"{moved.source} can still be read; write to {moved.target} from now on"
 
 
 def _format_copied_counts(screen: Screen, operation: str, copied: CopyResult) -> Iterator[str]:
     note = " (it was complete before)" if copied.repeated else ""
-    yield f"{operation} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
+    yield f"{operation} {copied.source} to {screen.style(copied.target, 'strong')}{note}"
     rows: list[Row] = [
         ["copied", format_count(copied.references, "reference")],
         ["", format_count(copied.commits, "commit")],
-        ["", f"{format_count(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+        ["", f"{format_count(copied.objects, 'object')}, {format_size(copied.size_bytes)}"],
     ]
-    yield from columns(screen, rows, indent="  ")
+    yield from align_columns(screen, rows, indent="  ")
 
 
-@command(
+@declare_command(
     "upgrade",
     prints=UpgradeResult,
     examples="""
@@ -239,8 +241,8 @@ def upgrade(call: CommandContext, backup: str | None, no_backup: bool) -> None:
             "an upgrade needs direct access to the lake's store, not a server: give --lake the address that "
             "'penstock serve' was started with"
         )
-    upgraded = upgrade_lake(call.target, backup=backup)
-    call.answer(lambda: upgraded, lambda _: _render_upgraded(upgraded, backup))
+    upgraded = upgrade_lake(call.lake_target, backup=backup)
+    call.print_answer(lambda: upgraded, lambda _: _render_upgraded(upgraded, backup))
 
 
 def _render_upgraded(upgraded: UpgradeResult, backup: str | None) -> Iterator[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.completions import complete_branch, complete_revision
-from penstock.cli.conflict_options import ConflictOptions, side_options
-from penstock.cli.merge_command import MergeCommand, RevertCommand, to_take
-from penstock.cli.option_groups import RequestOptions, request_options
-from penstock.cli.reference_access import commit_of, if_readable, reference_in, revision_of
-from penstock.cli.rendering.history import short
+from penstock.cli.conflict_options import ConflictOptions, add_side_options
+from penstock.cli.merge_command import MergeCommand, RevertCommand, list_keys_to_take
+from penstock.cli.option_groups import RequestOptions, add_request_options
+from penstock.cli.reference_access import find_reference_name, get_commit, read_or_none, write_revision
+from penstock.cli.rendering.history import shorten_id
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import format_count
 from penstock.errors import Denied
@@ -20,20 +20,20 @@ from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.merges import MergeResult
 
 
-def _head_before(lake: Lake, target: str, result: MergeResult) -> str:
+def _find_head_before_merge(lake: Lake, target: str, result: MergeResult) -> str:
     """Where the target was before a merge."""
     if not result.applied:
         return result.head
-    parents = commit_of(lake, result.head, target).parents
+    parents = get_commit(lake, result.head, target).parents
     # A branch that was empty has no commit that could be the first parent; the source is the only one.
     return parents[0] if len(parents) > 1 else EMPTY_COMMIT_ID
 
 
 def _format_nothing_to_do(screen: Screen, text: str) -> str:
-    return screen.paint(text, "dim")
+    return screen.style(text, "dim")
 
 
-@command(
+@declare_command(
     "merge",
     prints=MergeResult,
     examples="""
@@ -49,8 +49,8 @@ $ penstock merge fix --take fix=sales.orders
     "--into", metavar="BRANCH", shell_complete=complete_branch, help="The target. [the default branch]"
 )
 @pass_call
-@side_options()
-@request_options("the target")
+@add_side_options()
+@add_request_options("the target")
 def merge(
     call: CommandContext,
     source: str,
@@ -65,16 +65,16 @@ def merge(
     side with --take, which names SOURCE or the target as given here, or with --theirs (SOURCE) and --ours
     (the target). For a table of files, these also accept a folder, such as raw.events/day=1/.
     """
-    lake = call.open()
+    lake = call.open_lake()
     target = lake.branch(into).name
-    keys = sides.choices(source, target)
+    keys = sides.merge_modes(source, target)
 
     def run(preview: bool) -> MergeResult:
         return lake.merge(
             source,
             target,
             message=request.message,
-            author=call.who,
+            author=call.commit_author,
             keys=keys,
             default=sides.default,
             if_head=request.if_head,
@@ -84,20 +84,20 @@ def merge(
 
     def count(result: MergeResult) -> int:
         assert result.source is not None
-        before = _head_before(lake, target, result)
+        before = _find_head_before_merge(lake, target, result)
         return lake.compare(
-            revision_of(result.source, reference_in(source)), revision_of(before, target)
+            write_revision(result.source, find_reference_name(source)), write_revision(before, target)
         ).ahead
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
             return _format_nothing_to_do(screen, f"{target} has everything of {source} already")
-        return f"merged as {screen.paint(short(result.head), 'id')}"
+        return f"merged as {screen.style(shorten_id(result.head), 'id')}"
 
     def suggest_resolutions(result: MergeResult) -> list[str]:
         ways = shown.suggest_resolutions(result)
-        keys = to_take(result)
-        is_branch = if_readable(lambda: lake.branch(source).exists)
+        keys = list_keys_to_take(result)
+        is_branch = read_or_none(lambda: lake.branch(source).exists)
         if keys and is_branch and source != lake.default_branch:
             drops = "".join(f" --take {target}={key}" for key in keys[:3])
             more = " …" if len(keys) > 3 else ""
@@ -108,10 +108,12 @@ def merge(
         return ways
 
     shown = MergeCommand(call, lake, source, target, run)
-    shown.run(request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions)
+    shown.run_merge(
+        request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions
+    )
 
 
-@command(
+@declare_command(
     "transplant",
     prints=MergeResult,
     examples="""
@@ -124,8 +126,8 @@ $ penstock transplant hotfix
     "--onto", metavar="BRANCH", shell_complete=complete_branch, help="The target. [the default branch]"
 )
 @pass_call
-@side_options()
-@request_options("the target")
+@add_side_options()
+@add_request_options("the target")
 def transplant(
     call: CommandContext,
     commits: str,
@@ -138,9 +140,9 @@ def transplant(
     RANGE is one commit, or A..B: the commits after A up to B. They keep their messages and authors; --message
     can replace the message of a single commit.
     """
-    lake = call.open()
+    lake = call.open_lake()
     target = lake.branch(onto).name
-    keys = sides.choices(commits, target)
+    keys = sides.merge_modes(commits, target)
 
     def run(preview: bool) -> MergeResult:
         return lake.transplant(
@@ -157,7 +159,8 @@ def transplant(
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
             return _format_nothing_to_do(screen, f"{target} has all of that already")
-        return f"transplanted as {', '.join(screen.paint(short(commit), 'id') for commit in result.commits)}"
+        ids = (screen.style(shorten_id(commit), "id") for commit in result.commits)
+        return f"transplanted as {', '.join(ids)}"
 
     last = commits.rpartition("..")[2]
 
@@ -165,10 +168,10 @@ def transplant(
         return lake.compare(target, last).base
 
     shown = MergeCommand(call, lake, commits, target, run, revision=last, base=fork)
-    shown.run(request.dry_run, done=describe_result)
+    shown.run_merge(request.dry_run, done=describe_result)
 
 
-@command(
+@declare_command(
     "rebase",
     prints=MergeResult,
     examples="$ penstock rebase feature/returns --onto main --dry-run\n$ penstock rebase feature/returns",
@@ -178,8 +181,8 @@ def transplant(
     "--onto", metavar="REVISION", shell_complete=complete_revision, help="The new base. [the default branch]"
 )
 @pass_call
-@side_options()
-@request_options("BRANCH", message=False)
+@add_side_options()
+@add_request_options("BRANCH", message=False)
 def rebase(
     call: CommandContext,
     branch: str,
@@ -191,9 +194,9 @@ def rebase(
 
     Its old commits stay in its reflog for a while.
     """
-    lake = call.open()
+    lake = call.open_lake()
     base = lake.default_branch if onto is None else onto
-    keys = sides.choices(branch, base)
+    keys = sides.merge_modes(branch, base)
 
     def run(preview: bool) -> MergeResult:
         return lake.rebase(
@@ -212,14 +215,14 @@ def rebase(
         if not result.applied:
             return _format_nothing_to_do(screen, f"{branch} stands on {base} already")
         repeated = format_count(len(result.commits), "commit")
-        head = screen.paint(short(result.head), "id")
-        return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
+        head = screen.style(shorten_id(result.head), "id")
+        return f"{screen.style(branch, 'name')} is at {head}, {repeated} repeated"
 
     shown = MergeCommand(call, lake, branch, base, run)
-    shown.run(request.dry_run, done=describe_result)
+    shown.run_merge(request.dry_run, done=describe_result)
 
 
-@command(
+@declare_command(
     "revert",
     prints=MergeResult,
     examples="$ penstock revert main --dry-run\n$ penstock revert main --on main -m 'that was wrong'",
@@ -232,8 +235,8 @@ def rebase(
     help="The branch on which to undo it. [the default branch]",
 )
 @pass_call
-@side_options(default=False)
-@request_options("the branch")
+@add_side_options(default=False)
+@add_request_options("the branch")
 def revert(
     call: CommandContext,
     commit: str,
@@ -246,20 +249,20 @@ def revert(
     Later changes stay. If later commits rewrote what COMMIT did, that is a conflict: --take COMMIT=KEY sets
     the table to its state before COMMIT, without any later change; --take BRANCH=KEY leaves it as it is.
     """
-    lake = call.open()
+    lake = call.open_lake()
     branch = lake.branch(on).name
     commit_id, via = _commit_on(lake, commit, branch)
     # Resolved once: a revision such as 'main' names another commit as soon as this one has landed. Under a
     # key it is sent as it is written, so that a repetition is known again.
-    undone = revision_of(commit_id, via) if request.idempotency_key is None else commit
-    keys = sides.choices(commit if commit != branch else short(commit_id), branch)
+    undone = write_revision(commit_id, via) if request.idempotency_key is None else commit
+    keys = sides.merge_modes(commit if commit != branch else shorten_id(commit_id), branch)
 
     def run(preview: bool) -> MergeResult:
         return lake.revert(
             undone,
             branch,
             message=request.message,
-            author=call.who,
+            author=call.commit_author,
             keys=keys,
             if_head=request.if_head,
             dry_run=preview,
@@ -268,23 +271,26 @@ def revert(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return _format_nothing_to_do(screen, f"{branch} has nothing left of {short(commit_id)} to undo")
-        return f"reverted {screen.paint(short(commit_id), 'id')} as {screen.paint(short(result.head), 'id')}"
+            return _format_nothing_to_do(
+                screen, f"{branch} has nothing left of {shorten_id(commit_id)} to undo"
+            )
+        reverted, head = (screen.style(shorten_id(commit), "id") for commit in (commit_id, result.head))
+        return f"reverted {reverted} as {head}"
 
     def parent() -> str | None:
-        return next(iter(commit_of(lake, commit_id, via).parents), None)
+        return next(iter(get_commit(lake, commit_id, via).parents), None)
 
     shown = RevertCommand(
         call,
         lake,
-        commit if commit != branch else short(commit_id),
+        commit if commit != branch else shorten_id(commit_id),
         branch,
         run,
-        heading=f"undo {short(commit_id)} on {branch}",
-        revision=revision_of(commit_id, via),
+        heading=f"undo {shorten_id(commit_id)} on {branch}",
+        revision=write_revision(commit_id, via),
         base=parent,
     )
-    shown.run(request.dry_run, count=lambda _: None, done=describe_result)
+    shown.run_merge(request.dry_run, count=lambda _: None, done=describe_result)
 
 
 def _commit_on(lake: Lake, revision: str, branch: str) -> tuple[str, str | None]:
@@ -292,10 +298,10 @@ def _commit_on(lake: Lake, revision: str, branch: str) -> tuple[str, str | None]
 
     Who may not read every reference names it by its id all the same, since it is on the branch.
     """
-    via = reference_in(revision)
+    via = find_reference_name(revision)
     try:
         return lake.resolve(revision), via
     except Denied:
         if via is not None:
             raise
-        return lake.resolve(revision_of(revision, branch)), branch
+        return lake.resolve(write_revision(revision, branch)), branch

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, key_option, message_option
+from penstock.cli.command_declaration import add_key_option, add_message_option, declare_command
 from penstock.cli.completions import complete_branch
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.lake.audits.publication import DROP, KEEP, PublishResult
 
@@ -27,7 +27,7 @@ def _parse_checks(ctx: click.Context, param: click.Parameter, values: tuple[str,
     return checks
 
 
-@command(
+@declare_command(
     "publish",
     prints=PublishResult,
     examples="""
@@ -48,8 +48,8 @@ $ penstock publish checked --expect 'amounts=select * from web.orders where amou
     help="A query that must find no row on BRANCH, with tables named by their keys. Repeatable.",
 )
 @click.option("--drop", is_flag=True, help="Delete BRANCH if a query finds rows. [it is kept]")
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def publish(
     call: CommandContext,
@@ -66,27 +66,27 @@ def publish(
     rows, each failed query is shown with some of its rows, and nothing is merged. Expectations of the target
     branch are checked on the result, as for any merge.
     """
-    published = call.open().publish(
+    published = call.open_lake().publish(
         branch,
         into,
         checks=checks,
         otherwise=DROP if drop else KEEP,
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
-    call.answer(lambda: published, lambda screen: _render_published(screen, published))
+    call.print_answer(lambda: published, lambda screen: _render_published(screen, published))
 
 
 def _render_published(screen: Screen, published: PublishResult) -> Iterator[str]:
-    names = (printable(published.branch), printable(published.into))
+    names = (escape_controls(published.branch), escape_controls(published.into))
     if published.checks:
         hold = "holds" if len(published.checks) == 1 else "hold"
         yield (
             f"{format_count(len(published.checks), 'check')} {hold} on {names[0]} at "
-            f"{short(published.audited)}"
+            f"{shorten_id(published.audited)}"
         )
     if published.commit is None:
-        yield screen.paint(f"{names[1]} has everything of {names[0]} already", "dim")
+        yield screen.style(f"{names[1]} has everything of {names[0]} already", "dim")
     else:
-        yield f"published {names[0]} into {names[1]} as {screen.paint(short(published.commit), 'id')}"
+        yield f"published {names[0]} into {names[1]} as {screen.style(shorten_id(published.commit), 'id')}"

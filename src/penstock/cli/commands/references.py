@@ -8,13 +8,19 @@ import click
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, group, if_head_option, key_option, limit_option
+from penstock.cli.command_declaration import (
+    add_if_head_option,
+    add_key_option,
+    add_limit_option,
+    declare_command,
+    declare_group,
+)
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
-from penstock.cli.reference_access import commit_of
-from penstock.cli.rendering.history import short, title
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import StyledText, columns
-from penstock.cli.rendering.times import ago
+from penstock.cli.reference_access import get_commit
+from penstock.cli.rendering.history import first_message_line, shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import StyledText, align_columns
+from penstock.cli.rendering.times import format_age
 from penstock.lake.answers import LogLine
 from penstock.lake.calls import AssignReference, CreateReference, DeleteReference
 from penstock.lake.lake import Lake
@@ -25,7 +31,7 @@ LIST_LIMIT = 100
 NAMES_READ_MAX = 1000
 
 
-def names_at(lake: Lake) -> dict[str, list[str]]:
+def find_names_by_commit(lake: Lake) -> dict[str, list[str]]:
     """Which branches and tags are at a commit; where there are thousands, the first of each kind."""
     names: dict[str, list[str]] = {}
     for kind in (Kind.BRANCH, Kind.TAG):
@@ -34,13 +40,13 @@ def names_at(lake: Lake) -> dict[str, list[str]]:
     return names
 
 
-def _list(call: CommandContext, kind: Kind, prefix: str, limit: int, after: str) -> None:
-    lake = call.open()
+def _list_references(call: CommandContext, kind: Kind, prefix: str, limit: int, after: str) -> None:
+    lake = call.open_lake()
     references = lake.references(kind, prefix, after, limit + 1)
     page, more = references[:limit], len(references) > limit
     following = page[-1].name if more else None
-    call.answer(
-        lambda: ListPage.of(page, following),
+    call.print_answer(
+        lambda: ListPage.from_items(page, following),
         lambda screen: _format_references(screen, lake, kind, page, following),
     )
 
@@ -50,11 +56,11 @@ def _format_references(
 ) -> Iterator[str]:
     if not page:
         yield f"no {'branches' if kind is Kind.BRANCH else 'tags'}"
-    yield from columns(
+    yield from align_columns(
         screen, [_format_reference_row(screen, lake, reference) for reference in page], flexible=3
     )
     if following is not None:
-        yield screen.spell(f"… more with --after {following}")
+        yield screen.replace_unsupported(f"… more with --after {following}")
 
 
 def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> list[StyledText | str]:
@@ -66,47 +72,49 @@ def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> l
     )
     if reference.id == EMPTY_COMMIT_ID:
         return [name, StyledText("empty", "dim"), "", ""]
-    commit = commit_of(lake, reference.id, reference.name)
+    commit = get_commit(lake, reference.id, reference.name)
     return [
         name,
-        StyledText(short(reference.id), "id"),
-        StyledText(ago(commit.time, screen.now), "dim"),
-        title(commit),
+        StyledText(shorten_id(reference.id), "id"),
+        StyledText(format_age(commit.time, screen.now), "dim"),
+        first_message_line(commit),
     ]
 
 
 def _answer_reference(call: CommandContext, reference: Reference, subject: str) -> None:
-    where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
-    call.answer(
+    where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {shorten_id(reference.id)}"
+    call.print_answer(
         lambda: reference,
-        lambda screen: [f"{subject} {reference.kind.value} {screen.paint(reference.name, 'name')} {where}"],
+        lambda screen: [f"{subject} {reference.kind.value} {screen.style(reference.name, 'name')} {where}"],
     )
 
 
-def _create(call: CommandContext, kind: Kind, name: str, at: str | None, key: str | None) -> None:
-    lake = call.open()
+def _create_reference(call: CommandContext, kind: Kind, name: str, at: str | None, key: str | None) -> None:
+    lake = call.open_lake()
     request = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
     _answer_reference(call, lake.do(request), "created")
 
 
-def _assign(
+def _assign_reference(
     call: CommandContext, kind: Kind, name: str, to: str, expected: str | None, key: str | None
 ) -> None:
-    lake = call.open()
+    lake = call.open_lake()
     request = AssignReference(
         name=name, kind=kind, to=to, expected=expected, who=lake.author, idempotency_key=key
     )
     _answer_reference(call, lake.do(request), "assigned")
 
 
-def _delete(call: CommandContext, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
-    lake = call.open()
+def _delete_reference(
+    call: CommandContext, kind: Kind, name: str, expected: str | None, key: str | None
+) -> None:
+    lake = call.open_lake()
     request = DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key)
     deleted = lake.do(request)
-    call.answer(
+    call.print_answer(
         lambda: deleted,
         lambda screen: [
-            f"deleted {kind.value} {screen.paint(name, 'name')}",
+            f"deleted {kind.value} {screen.style(name, 'name')}",
             f"  What happened to it can still be read: penstock reflog {name}",
         ],
     )
@@ -132,7 +140,7 @@ to_option = click.option(
 # -- branches ----------------------------------------------------------------------------------------------
 
 
-@group(
+@declare_group(
     "branch",
     prints=ListPage[Reference],
     examples="$ penstock branch\n$ penstock branch create feature/orders",
@@ -145,7 +153,7 @@ def branch(ctx: click.Context) -> None:
     is marked with a star.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(CommandContext), Kind.BRANCH, "", LIST_LIMIT, "")
+        _list_references(ctx.ensure_object(CommandContext), Kind.BRANCH, "", LIST_LIMIT, "")
 
 
 @branch.command(
@@ -154,12 +162,12 @@ def branch(ctx: click.Context) -> None:
     examples="$ penstock branch list\n$ penstock branch list feature/ --limit 10",
 )
 @prefix_argument
-@limit_option(LIST_LIMIT)
+@add_limit_option(LIST_LIMIT)
 @after_option
 @pass_call
 def branch_list(call: CommandContext, prefix: str, limit: int, after: str) -> None:
     """List branches, all or those whose name begins with PREFIX."""
-    _list(call, Kind.BRANCH, prefix, limit, after)
+    _list_references(call, Kind.BRANCH, prefix, limit, after)
 
 
 @branch.command(
@@ -169,14 +177,14 @@ def branch_list(call: CommandContext, prefix: str, limit: int, after: str) -> No
 )
 @click.argument("name")
 @at_option
-@key_option
+@add_key_option
 @pass_call
 def branch_create(call: CommandContext, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the branch NAME.
 
     Its cost does not depend on the size of the lake.
     """
-    _create(call, Kind.BRANCH, name, at, idempotency_key)
+    _create_reference(call, Kind.BRANCH, name, at, idempotency_key)
 
 
 @branch.command(
@@ -184,8 +192,8 @@ def branch_create(call: CommandContext, name: str, at: str | None, idempotency_k
 )
 @click.argument("name", shell_complete=complete_branch)
 @to_option
-@if_head_option("the branch")
-@key_option
+@add_if_head_option("the branch")
+@add_key_option
 @pass_call
 def branch_assign(
     call: CommandContext, name: str, to: str, if_head: str | None, idempotency_key: str | None
@@ -194,23 +202,23 @@ def branch_assign(
 
     Its previous commit stays in its reflog, and can be assigned back.
     """
-    _assign(call, Kind.BRANCH, name, to, if_head, idempotency_key)
+    _assign_reference(call, Kind.BRANCH, name, to, if_head, idempotency_key)
 
 
 @branch.command("delete", prints=Reference, examples="$ penstock branch delete old")
 @click.argument("name", shell_complete=complete_branch)
-@if_head_option("the branch")
-@key_option
+@add_if_head_option("the branch")
+@add_key_option
 @pass_call
 def branch_delete(call: CommandContext, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the branch NAME. The default branch cannot be deleted."""
-    _delete(call, Kind.BRANCH, name, if_head, idempotency_key)
+    _delete_reference(call, Kind.BRANCH, name, if_head, idempotency_key)
 
 
 # -- tags --------------------------------------------------------------------------------------------------
 
 
-@group("tag", prints=ListPage[Reference], examples="$ penstock tag create v1\n$ penstock tag")
+@declare_group("tag", prints=ListPage[Reference], examples="$ penstock tag create v1\n$ penstock tag")
 @click.pass_context
 def tag(ctx: click.Context) -> None:
     """List, create, assign and delete tags.
@@ -218,56 +226,56 @@ def tag(ctx: click.Context) -> None:
     A tag is a fixed name for a commit. Without a subcommand, tags are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(CommandContext), Kind.TAG, "", LIST_LIMIT, "")
+        _list_references(ctx.ensure_object(CommandContext), Kind.TAG, "", LIST_LIMIT, "")
 
 
 @tag.command("list", prints=ListPage[Reference], examples="$ penstock tag list v")
 @prefix_argument
-@limit_option(LIST_LIMIT)
+@add_limit_option(LIST_LIMIT)
 @after_option
 @pass_call
 def tag_list(call: CommandContext, prefix: str, limit: int, after: str) -> None:
     """List tags, all or those whose name begins with PREFIX."""
-    _list(call, Kind.TAG, prefix, limit, after)
+    _list_references(call, Kind.TAG, prefix, limit, after)
 
 
 @tag.command("create", prints=Reference, examples="$ penstock tag create before-returns --at main~1")
 @click.argument("name")
 @at_option
-@key_option
+@add_key_option
 @pass_call
 def tag_create(call: CommandContext, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the tag NAME."""
-    _create(call, Kind.TAG, name, at, idempotency_key)
+    _create_reference(call, Kind.TAG, name, at, idempotency_key)
 
 
 @tag.command("assign", prints=Reference, examples="$ penstock tag assign before-returns --to main")
 @click.argument("name", shell_complete=complete_tag)
 @to_option
-@if_head_option("the tag")
-@key_option
+@add_if_head_option("the tag")
+@add_key_option
 @pass_call
 def tag_assign(
     call: CommandContext, name: str, to: str, if_head: str | None, idempotency_key: str | None
 ) -> None:
     """Set the tag NAME to another commit."""
-    _assign(call, Kind.TAG, name, to, if_head, idempotency_key)
+    _assign_reference(call, Kind.TAG, name, to, if_head, idempotency_key)
 
 
 @tag.command("delete", prints=Reference, examples="$ penstock tag delete before-returns")
 @click.argument("name", shell_complete=complete_tag)
-@if_head_option("the tag")
-@key_option
+@add_if_head_option("the tag")
+@add_key_option
 @pass_call
 def tag_delete(call: CommandContext, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the tag NAME. Its commit stays as long as another branch or tag reaches it."""
-    _delete(call, Kind.TAG, name, if_head, idempotency_key)
+    _delete_reference(call, Kind.TAG, name, if_head, idempotency_key)
 
 
 # -- what happened to them ---------------------------------------------------------------------------------
 
 
-@command(
+@declare_command(
     "reflog",
     prints=ListPage[LogLine | str],
     examples="""
@@ -277,7 +285,7 @@ $ penstock reflog --deleted
 """,
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_revision)
-@limit_option(50)
+@add_limit_option(50)
 @click.option("--deleted", is_flag=True, help="List deleted branches and tags whose log can still be read.")
 @pass_call
 def reflog(call: CommandContext, name: str | None, limit: int, deleted: bool) -> None:
@@ -287,31 +295,35 @@ def reflog(call: CommandContext, name: str | None, limit: int, deleted: bool) ->
     """
     if deleted and name is not None:
         raise click.UsageError("--deleted cannot be used with a NAME")
-    lake = call.open()
+    lake = call.open_lake()
     if deleted:
         gone = lake.deleted()
-        call.answer(
-            lambda: ListPage.of(gone),
+        call.print_answer(
+            lambda: ListPage.from_items(gone),
             lambda _: gone or ["no deleted branches or tags"],
         )
         return
     lines = lake.reflog(name, limit=limit)
-    call.answer(
-        lambda: ListPage.of(lines),
-        lambda screen: columns(screen, [_format_event_row(screen, line) for line in lines]),
+    call.print_answer(
+        lambda: ListPage.from_items(lines),
+        lambda screen: align_columns(screen, [_format_event_row(screen, line) for line in lines]),
     )
 
 
 def _format_event_row(screen: Screen, line: LogLine) -> list[StyledText | str]:
-    moved = short(line.after) if line.event == "create" else f"{short(line.before)} → {short(line.after)}"
+    moved = (
+        shorten_id(line.after)
+        if line.event == "create"
+        else f"{shorten_id(line.before)} → {shorten_id(line.after)}"
+    )
     if line.event in ("delete", "seal"):
-        moved = f"was at {short(line.before)}"
+        moved = f"was at {shorten_id(line.before)}"
     batch = f"{line.requests} requests" if line.requests > 1 else ""
     return [
         StyledText(f"#{line.position}", "dim"),
         line.event,
-        StyledText(moved.replace(short(EMPTY_COMMIT_ID), "empty"), "id"),
-        StyledText(printable(line.who), "dim"),
-        StyledText(ago(line.time, screen.now), "dim"),
+        StyledText(moved.replace(shorten_id(EMPTY_COMMIT_ID), "empty"), "id"),
+        StyledText(escape_controls(line.who), "dim"),
+        StyledText(format_age(line.time, screen.now), "dim"),
         batch,
     ]

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import branch_option, command
-from penstock.cli.rendering.history import short
+from penstock.cli.command_declaration import branch_option, declare_command
+from penstock.cli.rendering.history import shorten_id
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import NotFound
 from penstock.lake.answers import LandedRequest
 from penstock.lake.calls import GetOutcome
 
 
-@command(
+@declare_command(
     "outcome",
     prints=LandedRequest | None,
     examples="""
@@ -38,7 +38,7 @@ def outcome(call: CommandContext, key: str, branch: str | None, who: str | None)
     exit status is 4 if the request was not applied. A request whose outcome is unknown can also be repeated
     under the same key. Every token has its own keys; only administrators can look up those of others.
     """
-    lake = call.open()
+    lake = call.open_lake()
     name = lake.branch(branch).name
     landing = lake.do(GetOutcome(key=key, branch=name, who=who))
     commits = landing.commits if landing is not None else ()
@@ -47,11 +47,12 @@ def outcome(call: CommandContext, key: str, branch: str | None, who: str | None)
         if landing is None:
             yield f"no request with key {key} was applied to {name}"
         elif not commits:
-            yield f"applied to {name}, at {screen.paint(short(landing.head), 'id')} then"
+            yield f"applied to {name}, at {screen.style(shorten_id(landing.head), 'id')} then"
         else:
-            yield f"applied to {name} as {', '.join(screen.paint(short(commit), 'id') for commit in commits)}"
+            ids = (screen.style(shorten_id(commit), "id") for commit in commits)
+            yield f"applied to {name} as {', '.join(ids)}"
 
-    call.answer(
+    call.print_answer(
         lambda: landing,
         text,
     )

@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
 from penstock.cli.merge_command import MergeCommand
-from penstock.cli.option_groups import RequestOptions, request_options
-from penstock.cli.reference_access import if_readable, reference_in, revision_of
-from penstock.cli.rendering.history import short
+from penstock.cli.option_groups import RequestOptions, add_request_options
+from penstock.cli.reference_access import find_reference_name, read_or_none, write_revision
+from penstock.cli.rendering.history import shorten_id
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
-from penstock.model.names import parse_time_us, revision_at
+from penstock.model.names import parse_time_us, write_revision_at
 
 _VERSION: Final = re.compile(r"v?(\d{1,7})")
 """A version of a table: a number too short to be a commit's id."""
@@ -39,7 +39,7 @@ class RestorePoint(NamedTuple):
         return f"version {self.version}" if self.revision is None else self.revision
 
 
-@command(
+@declare_command(
     "restore",
     prints=MergeResult,
     examples="""
@@ -75,7 +75,7 @@ $ penstock restore --all --to main~2 --dry-run
     "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Where. [the default branch]"
 )
 @pass_call
-@request_options("the branch")
+@add_request_options("the branch")
 def restore(
     call: CommandContext,
     keys: tuple[str, ...],
@@ -94,13 +94,13 @@ def restore(
     """
     if sum((bool(keys), namespace is not None, everything)) != 1:
         raise click.UsageError("Give one or more KEYs, or --namespace, or --all.")
-    lake = call.open()
+    lake = call.open_lake()
     name = lake.branch(branch).name
     point = _parse_restore_point(lake, to, name, is_one_table=len(keys) == 1)
     revision = point.revision
     if revision is not None and request.idempotency_key is None:
         # Resolved once, so that it names the same commit however often it is sent.
-        revision = revision_of(lake.resolve(revision), reference_in(revision))
+        revision = write_revision(lake.resolve(revision), find_reference_name(revision))
 
     def run(preview: bool) -> MergeResult:
         return lake.restore(
@@ -112,7 +112,7 @@ def restore(
             leave=leave,
             branch=name,
             message=request.message,
-            author=call.who,
+            author=call.commit_author,
             if_head=request.if_head,
             dry_run=preview,
             idempotency_key=request.idempotency_key,
@@ -120,8 +120,8 @@ def restore(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return screen.paint(f"{name} is as it was at {point} already", "dim")
-        return f"restored to {point} as {screen.paint(short(result.head), 'id')}"
+            return screen.style(f"{name} is as it was at {point} already", "dim")
+        return f"restored to {point} as {screen.style(shorten_id(result.head), 'id')}"
 
     def suggest_resolutions(result: MergeResult) -> list[str]:
         blocked = [shlex.quote(str(key.key)) for key in result.keys if key.conflicts]
@@ -140,7 +140,7 @@ def restore(
         revision=name,
         outcome=_describe_outcome,
     )
-    shown.run(
+    shown.run_merge(
         request.dry_run, count=lambda _: None, done=describe_result, suggest_resolutions=suggest_resolutions
     )
 
@@ -148,7 +148,7 @@ def restore(
 def _parse_restore_point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:
     """What a text names. A reference of that name comes first, then a version, then a time of the branch."""
     match = _VERSION.fullmatch(text)
-    if match and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
+    if match and (text.isdecimal() or not read_or_none(lambda: _is_reference(lake, text))):
         if not is_one_table:
             raise click.BadParameter(
                 f"{text!r} is a version of a table, which needs exactly one KEY", param_hint="--to"
@@ -159,7 +159,7 @@ def _parse_restore_point(lake: Lake, text: str, branch: str, *, is_one_table: bo
             parse_time_us(text)
         except InvalidName as problem:
             raise click.BadParameter(problem.message, param_hint="--to") from None
-        return RestorePoint(revision_at(branch, text))
+        return RestorePoint(write_revision_at(branch, text))
     return RestorePoint(text)
 
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.completions import complete_key
 from penstock.cli.progress import Progress
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import OutOfSync
 from penstock.lake.resync_calls import ResyncedTable, ResyncResult
 
 
-@command(
+@declare_command(
     "resync",
     prints=ResyncResult,
     examples="""
@@ -46,7 +46,7 @@ def resync(call: CommandContext, keys: tuple[str, ...], every: bool, leave_own: 
     """
     if bool(keys) == every:
         raise click.UsageError("give the tables to resync, or --all")
-    lake = call.open(create=False)
+    lake = call.open_lake(create=False)
     with Progress(call.json) as progress:
         each = [None] if every else list(keys)
         answers = [lake.resync(key, leave_own=leave_own, dry_run=dry_run, progress=progress) for key in each]
@@ -55,7 +55,7 @@ def resync(call: CommandContext, keys: tuple[str, ...], every: bool, leave_own: 
         in_sync=sum(answer.in_sync for answer in answers),
         dry_run=dry_run,
     )
-    call.answer(
+    call.print_answer(
         lambda: total,
         lambda screen: _format_resynced(screen, total),
     )
@@ -66,9 +66,9 @@ def resync(call: CommandContext, keys: tuple[str, ...], every: bool, leave_own: 
 def _format_resynced(screen: Screen, resynced: ResyncResult) -> Iterator[str]:
     word = "would resync" if resynced.dry_run else "resynced"
     for table in resynced.tables:
-        name = screen.paint(printable(str(table.key)), "strong")
+        name = screen.style(escape_controls(str(table.key)), "strong")
         if table.problem:
-            yield f"{screen.paint('not resynced', 'bad')} {name}: {table.problem}"
+            yield f"{screen.style('not resynced', 'bad')} {name}: {table.problem}"
             continue
         since = "which the lake did not have, at" if table.known < 0 else f"from version {table.known} to"
         yield f"{word} {name}, {since} version {table.version}"
@@ -76,7 +76,7 @@ def _format_resynced(screen: Screen, resynced: ResyncResult) -> Iterator[str]:
         if table.doubtful:
             count = format_count(len(table.doubtful), "file")
             yield f"  {count} of later commits that may or may not have been ratified:"
-            yield from (f"    {printable(file)}" for file in table.doubtful)
+            yield from (f"    {escape_controls(file)}" for file in table.doubtful)
     yield f"{format_count(resynced.in_sync, 'table')} in sync"
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from penstock.cli.command_context import CommandContext
 from penstock.cli.progress import ProgressBar
-from penstock.cli.rendering.rows import rows as show_rows
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.formats.rows.row_values import as_json, list_rows
+from penstock.cli.rendering.rows import format_rows as show_rows
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.formats.rows.row_values import list_rows, to_json_value
 from penstock.lake.lake import Lake
 
 ROWS_LIMIT: Final = 50
@@ -47,24 +47,26 @@ def show_row_diff(
     header, rows = head.schema.names, list_rows(head)
 
     def text(screen: Screen) -> Iterator[str]:
-        heading = screen.paint(f"{printable(key)}  {before} → {after}", "strong")
-        yield screen.spell(f"{heading}   {diff.summary}")
+        heading = screen.style(f"{escape_controls(key)}  {before} → {after}", "strong")
+        yield screen.replace_unsupported(f"{heading}   {diff.summary}")
         for columns, sign in ((diff.added_columns, "+"), (diff.removed_columns, "-")):
-            yield from (f"  {sign} column {printable(name)}" for name in columns)
+            yield from (f"  {sign} column {escape_controls(name)}" for name in columns)
         if rows:
             lines = [(SIGNS[row[-1]], *row[:-1]) for row in rows]
             yield from show_rows(screen, [" ", *header[:-1]], lines)
         if diff.num_rows > len(rows):
-            yield screen.spell(f"… {diff.num_rows - len(rows):,} more; --limit shows more of them")
+            yield screen.replace_unsupported(
+                f"… {diff.num_rows - len(rows):,} more; --limit shows more of them"
+            )
 
-    call.answer(
+    call.print_answer(
         lambda: DifferingRows(
             key=key,
             added=diff.num_added,
             removed=diff.num_removed,
             changed=diff.num_changed,
             columns=tuple(header),
-            rows=tuple(tuple(map(as_json, row)) for row in rows),
+            rows=tuple(tuple(map(to_json_value, row)) for row in rows),
         ),
         text,
     )

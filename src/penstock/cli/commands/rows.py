@@ -11,18 +11,18 @@ import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
 from penstock.cli.command_declaration import (
-    at_least,
+    add_key_argument,
+    add_message_option,
     branch_option,
-    command,
-    key_argument,
-    message_option,
+    declare_command,
+    require_at_least,
 )
 from penstock.cli.completions import complete_key
-from penstock.cli.option_groups import RowChangeOptions, row_change_options
+from penstock.cli.option_groups import RowChangeOptions, add_row_change_options
 from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import format_count, size
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_count, format_size
 from penstock.errors import InvalidRequest, NotManaged, PenstockError
 from penstock.formats.rows.arrow_types import pa, pq, read_csv
 from penstock.lake.row_changes import ChangedRows
@@ -49,7 +49,7 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """By key."""
 
 
-@command(
+@declare_command(
     "delete-rows",
     prints=ChangedRows,
     examples="""
@@ -57,11 +57,11 @@ $ penstock delete-rows shop.items --where "price > 10 and id <> 7"
 $ penstock delete-rows shop.items --all
 """,
 )
-@key_argument
+@add_key_argument
 @click.option("--where", metavar="CONDITION", help="Delete the rows for which this is true.")
 @click.option("--all", "is_all", is_flag=True, help="Delete all rows.")
 @pass_call
-@row_change_options
+@add_row_change_options
 def delete_rows(
     call: CommandContext,
     key: str,
@@ -71,11 +71,15 @@ def delete_rows(
 ) -> None:
     """Delete rows of the table KEY. 'penstock delete' drops the table itself."""
     _require_rows(where, is_all)
-    changed = call.open().table(key, commit.branch).delete(where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
+    changed = (
+        call.open_lake()
+        .table(key, commit.branch)
+        .delete(where, **commit.to_commit_options(call.commit_author))
+    )
+    call.print_answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
-@command(
+@declare_command(
     "update-rows",
     prints=ChangedRows,
     examples="""
@@ -83,7 +87,7 @@ $ penstock update-rows shop.items --set 'price=price * 1.2' --where "id = 7"
 $ penstock update-rows shop.items --set price=0 --all
 """,
 )
-@key_argument
+@add_key_argument
 @click.option(
     "--set",
     "assignments",
@@ -95,7 +99,7 @@ $ penstock update-rows shop.items --set price=0 --all
 @click.option("--where", metavar="CONDITION", help="In the rows for which this is true.")
 @click.option("--all", "is_all", is_flag=True, help="In all rows.")
 @pass_call
-@row_change_options
+@add_row_change_options
 def update_rows(
     call: CommandContext,
     key: str,
@@ -114,11 +118,15 @@ def update_rows(
         if column.strip() in values:
             raise click.UsageError(f"--set names the column '{column.strip()}' twice")
         values[column.strip()] = expression.strip()
-    changed = call.open().table(key, commit.branch).update(values, where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
+    changed = (
+        call.open_lake()
+        .table(key, commit.branch)
+        .update(values, where, **commit.to_commit_options(call.commit_author))
+    )
+    call.print_answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
-@command(
+@declare_command(
     "upsert",
     prints=ChangedRows,
     examples="""
@@ -126,7 +134,7 @@ $ penstock upsert shop.items new-items.csv --on id
 $ penstock upsert shop.items new-items.csv --on id --delete-missing
 """,
 )
-@key_argument
+@add_key_argument
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--on", "columns_on", multiple=True, required=True, metavar="COLUMN", help="A column by which rows match."
@@ -135,7 +143,7 @@ $ penstock upsert shop.items new-items.csv --on id --delete-missing
 @click.option("--no-update", is_flag=True, help="Only insert rows that match none.")
 @click.option("--delete-missing", is_flag=True, help="Delete the table's rows that the file does not have.")
 @pass_call
-@row_change_options
+@add_row_change_options
 def upsert(
     call: CommandContext,
     /,
@@ -150,8 +158,10 @@ def upsert(
     FILE is Parquet (.parquet) or CSV with a header (.csv). It has all columns of the table. 'penstock merge'
     merges branches.
     """
-    table = call.open().table(key, commit.branch)
-    statement = table.merge(read_row_file(file), on=columns_on, **commit.described_by(call.who))
+    table = call.open_lake().table(key, commit.branch)
+    statement = table.merge(
+        read_row_file(file), on=columns_on, **commit.to_commit_options(call.commit_author)
+    )
     if not chosen["no_update"]:
         statement = statement.when_matched_update_all()
     if not chosen["no_insert"]:
@@ -159,10 +169,10 @@ def upsert(
     if chosen["delete_missing"]:
         statement = statement.when_not_matched_by_source_delete()
     changed = statement.commit()
-    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
+    call.print_answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
-@command(
+@declare_command(
     "optimize",
     prints=OptimizedTable,
     examples="""
@@ -170,12 +180,12 @@ $ penstock optimize shop.items
 $ penstock optimize shop.items --zorder-by price
 """,
 )
-@key_argument
+@add_key_argument
 @click.option("--where", metavar="CONDITION", help="Only partitions for which this condition is true.")
 @click.option(
     "--target-mb",
     type=int,
-    callback=at_least(1),
+    callback=require_at_least(1),
     metavar="MIB",
     help="The target size of files. [what the table says, else 128]",
 )
@@ -186,7 +196,7 @@ $ penstock optimize shop.items --zorder-by price
     help="Sort rows along a curve of columns.",
 )
 @branch_option
-@message_option
+@add_message_option
 @pass_call
 def optimize(
     call: CommandContext,
@@ -198,20 +208,23 @@ def optimize(
     message: str | None,
 ) -> None:
     """Compact the table KEY: rewrite small files, and files with deleted rows, into larger ones."""
-    table = call.open(create=False).table(key, branch)
+    table = call.open_lake(create=False).table(key, branch)
     with ProgressBar(call.json) as progress:
         optimized = table.optimize(
             target_file_bytes=None if target_mb is None else target_mb * MEBIBYTE,
             where=where,
             zorder_by=zorder_by,
             message=message,
-            author=call.who,
+            author=call.commit_author,
             progress=lambda part, whole: progress(f"rewrite {key}", part, whole),
         )
-    call.answer(lambda: optimized, lambda screen: iter([screen.spell(_describe(optimized))]))
+    call.print_answer(
+        lambda: optimized,
+        lambda screen: iter([screen.replace_unsupported(_describe_optimized(optimized))]),
+    )
 
 
-@command(
+@declare_command(
     "maintain",
     prints=MaintenanceReport,
     examples="""
@@ -232,14 +245,14 @@ def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: 
     """
     if bool(keys) == is_all:
         raise click.UsageError("give tables, or --all")
-    lake = call.open(create=False)
+    lake = call.open_lake(create=False)
     target = lake.branch(branch)
     names = [str(table.key) for table in target.tables()] if is_all else list(keys)
     results: list[MaintainedTable] = []
     has_failed = False
 
-    def answer() -> None:
-        call.answer(
+    def print_report() -> None:
+        call.print_answer(
             lambda: MaintenanceReport(tables=tuple(results)),
             lambda screen: _format_maintenance_report(screen, results),
         )
@@ -248,7 +261,7 @@ def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: 
         for number, name in enumerate(names):
             progress(f"maintain {name}", number, len(names))
             try:
-                optimized = target.table(name).optimize(author=call.who)
+                optimized = target.table(name).optimize(author=call.commit_author)
                 results.append(MaintainedTable(key=Key.parse(name), optimized=optimized))
             except NotManaged as problem:
                 if not is_all:
@@ -258,9 +271,9 @@ def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: 
                 has_failed = True
                 results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
             except KeyboardInterrupt:
-                answer()  # what was done until then
+                print_report()  # what was done until then
                 raise
-    answer()
+    print_report()
     if has_failed:
         click.get_current_context().exit(1)
 
@@ -275,29 +288,31 @@ def _format_maintenance_report(screen: Screen, results: list[MaintainedTable]) -
     for result in results:
         text = (result.problem or "").partition("\n")[0]
         if result.optimized is not None:
-            text = _describe(result.optimized)
+            text = _describe_optimized(result.optimized)
         rows.append([StyledText(str(result.key), "strong"), text])
-    yield from columns(screen, rows)
+    yield from align_columns(screen, rows)
     ways_out = ((result.problem or "").partition("\n")[2] for result in results)
     for way_out in filter(None, dict.fromkeys(ways_out)):
-        yield from map(screen.spell, way_out.splitlines())
+        yield from map(screen.replace_unsupported, way_out.splitlines())
 
 
 def _format_changed_rows(screen: Screen, changed: ChangedRows) -> Iterator[str]:
     if changed.commit is None:
-        yield screen.spell("nothing to change")
+        yield screen.replace_unsupported("nothing to change")
         return
     counts = (("deleted", changed.deleted), ("updated", changed.updated), ("inserted", changed.inserted))
     parts = [f"{word} {format_count(count, 'row')}" for word, count in counts if count]
-    yield screen.spell(f"{', '.join(parts) or 'changed'}: version {changed.version} of {changed.key}")
+    yield screen.replace_unsupported(
+        f"{', '.join(parts) or 'changed'}: version {changed.version} of {changed.key}"
+    )
 
 
-def _describe(optimized: OptimizedTable) -> str:
+def _describe_optimized(optimized: OptimizedTable) -> str:
     if not optimized.files_removed and not optimized.files_skipped:
         return "nothing to rewrite"
     text = (
-        f"{format_count(optimized.files_removed, 'file')} ({size(optimized.bytes_removed)}) became "
-        f"{optimized.files_added:,} ({size(optimized.bytes_added)})"
+        f"{format_count(optimized.files_removed, 'file')} ({format_size(optimized.bytes_removed)}) became "
+        f"{optimized.files_added:,} ({format_size(optimized.bytes_added)})"
     )
     return (
         text if not optimized.files_skipped else f"{text}; {optimized.files_skipped:,} left to the next run"

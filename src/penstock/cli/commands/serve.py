@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
@@ -84,7 +84,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes serve."""
 
 
-@command(
+@declare_command(
     "serve",
     prints=Server,
     examples="""
@@ -177,9 +177,9 @@ def serve(
     --insecure. Options with a value can also be set as environment variables: PENSTOCK_SERVE_PORT is --port.
     For TLS, put a proxy in front of the server.
     """
-    lake = (call.lake_address or DEV_LAKE) if dev else call.target
+    lake = (call.lake_address or DEV_LAKE) if dev else call.lake_target
     run_server(
-        partial(_announce, call, host, workers),
+        partial(_announce_server, call, host, workers),
         lake=lake,
         host=host,
         port=port,
@@ -203,12 +203,12 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
     serving = ServerOptions(log_level=LogLevel(log_level), logs_for_people=sys.stderr.isatty(), **options)
-    run.serve(serving, announce)
+    run.serve_lake(serving, announce)
 
 
 def _parse_limits(options: dict[str, Any]) -> Limits:
     try:
-        return decoders.convert(options, Limits)
+        return decoders.convert_value(options, Limits)
     except msgspec.ValidationError as problem:
         name = str(problem).rpartition("$.")[2].rstrip("`")
         raise click.BadParameter(
@@ -223,12 +223,12 @@ def _describe_range(name: str) -> str:
     return f"above {bounds.gt}{most}" if bounds.gt is not None else f"{bounds.ge:,} or more{most}"
 
 
-def _announce(call: CommandContext, host: str, workers: int, place: str, url: str) -> None:
+def _announce_server(call: CommandContext, host: str, workers: int, place: str, url: str) -> None:
     """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
     if call.json:
         answer = Server(lake=place, url=url, workers=workers)
         print(msgspec.json.encode(answer).decode(), flush=True)
         return
     everywhere = " to every network of this machine, here" if host in ("0.0.0.0", "::") else ""
-    where = Screen.of(sys.stdout).paint(url, "strong")
+    where = Screen.of_stream(sys.stdout).style(url, "strong")
     print(f"Penstock serves {place}{everywhere} at {where}", flush=True)

@@ -11,10 +11,10 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import at_least, command, ref_option
-from penstock.cli.rendering.rows import rows as show_rows
+from penstock.cli.command_declaration import add_ref_option, declare_command, require_at_least
+from penstock.cli.rendering.rows import format_rows as show_rows
 from penstock.cli.rendering.screen import Screen
-from penstock.formats.rows.row_values import as_json, as_text, list_rows
+from penstock.formats.rows.row_values import list_rows, to_json_value, to_text
 
 SHOWN_ROWS = 100
 
@@ -30,7 +30,7 @@ class QueryRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, each with a value for every column. What JSON has no word for is text."""
 
 
-@command(
+@declare_command(
     "sql",
     prints=QueryRows,
     examples="""
@@ -40,7 +40,7 @@ $ penstock sql 'from shop.items' --ref main --format csv
 """,
 )
 @click.argument("query", metavar="QUERY")
-@ref_option
+@add_ref_option
 @click.option(
     "--format",
     "form",
@@ -52,7 +52,7 @@ $ penstock sql 'from shop.items' --ref main --format csv
     "-n",
     "--limit",
     type=int,
-    callback=at_least(1),
+    callback=require_at_least(1),
     metavar="COUNT",
     help=f"How many rows to print at most. [table: {SHOWN_ROWS}, else all]",
 )
@@ -64,13 +64,13 @@ def sql(call: CommandContext, query: str, ref: str | None, form: str, limit: int
     another revision. All other tables are those of --ref, at one commit. QUERY - reads standard input.
     """
     call.json = call.json or form == "json"
-    result = call.open().sql(sys.stdin.read() if query == "-" else query, ref)
+    result = call.open_lake().sql(sys.stdin.read() if query == "-" else query, ref)
     header = result.schema.names
     if form == "csv" and not call.json:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
-        for batch in _first_batches(result.to_batches(), limit):
-            writer.writerows(map(as_text, row) for row in list_rows(batch))
+        for batch in _limit_batches(result.to_batches(), limit):
+            writer.writerows(map(to_text, row) for row in list_rows(batch))
         return
     most = limit if call.json else limit or SHOWN_ROWS
     rows = list_rows(result.to_arrow() if most is None else result.head(most + 1))
@@ -78,19 +78,19 @@ def sql(call: CommandContext, query: str, ref: str | None, form: str, limit: int
     def text(screen: Screen) -> Iterator[str]:
         yield from show_rows(screen, header, rows[:most])
         if most is not None and len(rows) > most:
-            yield screen.spell("… more with --limit; all rows with --format csv")
+            yield screen.replace_unsupported("… more with --limit; all rows with --format csv")
 
-    call.answer(
+    call.print_answer(
         lambda: QueryRows(
             columns=tuple(header),
             types=tuple(str(field.type) for field in result.schema),
-            rows=tuple(tuple(map(as_json, row)) for row in rows[:most]),
+            rows=tuple(tuple(map(to_json_value, row)) for row in rows[:most]),
         ),
         text,
     )
 
 
-def _first_batches(batches: Any, limit: int | None) -> Iterator[Any]:
+def _limit_batches(batches: Any, limit: int | None) -> Iterator[Any]:
     """Batches with so many rows at most, or all."""
     missing = limit
     for batch in batches:

@@ -13,22 +13,22 @@ from penstock.cli import contents
 from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.command_context import CommandContext, pass_call
 from penstock.cli.command_declaration import (
-    base_option,
+    add_base_option,
+    add_key_argument,
+    add_key_option,
+    add_limit_option,
+    add_message_option,
+    add_ref_option,
     branch_option,
-    command,
-    key_argument,
-    key_option,
-    limit_option,
-    message_option,
-    ref_option,
+    declare_command,
 )
-from penstock.cli.commands.references import names_at
+from penstock.cli.commands.references import find_names_by_commit
 from penstock.cli.completions import complete_key
-from penstock.cli.reference_access import changes_of, if_readable
-from penstock.cli.rendering.contents import changes, place, version
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import StyledText, columns
+from penstock.cli.reference_access import find_changes, read_or_none
+from penstock.cli.rendering.contents import describe_location, describe_version, format_changes
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import StyledText, align_columns
 from penstock.errors import InvalidContent
 from penstock.lake.answers import CatalogEntry
 from penstock.lake.lake import Lake
@@ -40,7 +40,7 @@ LIST_LIMIT = 1000
 CONTENT_FILE_MAX_BYTES = 64 * 1024 * 1024
 
 
-@command(
+@declare_command(
     "tables",
     prints=ListPage[CatalogEntry],
     examples="""
@@ -49,15 +49,20 @@ $ penstock tables sales --ref main~1
 """,
 )
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
-@ref_option
-@limit_option(LIST_LIMIT)
+@add_ref_option
+@add_limit_option(LIST_LIMIT)
 @click.option("--after", metavar="KEY", shell_complete=complete_key, help="Continue after this key.")
 @pass_call
 def tables(call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     """List the tables, views and functions, all or those below the namespace PREFIX."""
 
     def row(key: Key, content: AnyContent) -> list[StyledText | str]:
-        return [StyledText(printable(str(key)), "strong"), content.type, version(content), place(content)]
+        return [
+            StyledText(escape_controls(str(key)), "strong"),
+            content.type,
+            describe_version(content),
+            describe_location(content),
+        ]
 
     list_entries(
         call, "tables", lambda content: not isinstance(content, Namespace), row, prefix, ref, limit, after
@@ -75,7 +80,7 @@ def list_entries(
     after: str | None,
 ) -> None:
     """Answer with a page of what is at a commit."""
-    snapshot = call.open().at(ref)
+    snapshot = call.open_lake().at(ref)
     entries = (entry for entry in snapshot.entries(prefix, after=after) if is_wanted(entry[1]))
     first_entries = list(islice(entries, limit + 1))
     page = first_entries[:limit]
@@ -83,33 +88,33 @@ def list_entries(
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
-            yield f"no {things}" + (f" below {printable(prefix)}" if prefix else "")
-        yield from columns(screen, [row(key, content) for key, content in page], flexible=-1)
+            yield f"no {things}" + (f" below {escape_controls(prefix)}" if prefix else "")
+        yield from align_columns(screen, [row(key, content) for key, content in page], flexible=-1)
         if following is not None:
-            yield screen.spell(f"… more with --after {printable(following)}")
+            yield screen.replace_unsupported(f"… more with --after {escape_controls(following)}")
 
-    call.answer(
-        lambda: ListPage.of((CatalogEntry(key, content) for key, content in page), following),
+    call.print_answer(
+        lambda: ListPage.from_items((CatalogEntry(key, content) for key, content in page), following),
         text,
     )
 
 
 def show_commit_made(call: CommandContext, lake: Lake, commit: Commit, branch: str) -> None:
     """Answer with a commit that was just made, also if no more can be read about it."""
-    made = if_readable(lambda: changes_of(lake, commit, branch))
+    made = read_or_none(lambda: find_changes(lake, commit, branch))
 
     def text(screen: Screen) -> Iterator[str]:
-        yield f"committed {screen.paint(short(commit.id), 'id')} to {screen.paint(branch, 'name')}"
-        yield from changes(screen, made or [])
+        yield f"committed {screen.style(shorten_id(commit.id), 'id')} to {screen.style(branch, 'name')}"
+        yield from format_changes(screen, made or [])
 
     def details() -> ChangedCommit:
-        names = if_readable(lambda: names_at(lake)) or {}
-        return ChangedCommit.build(commit, made, names.get(commit.id, ()))
+        names = read_or_none(lambda: find_names_by_commit(lake)) or {}
+        return ChangedCommit.from_commit(commit, made, names.get(commit.id, ()))
 
-    call.answer(details, text)
+    call.print_answer(details, text)
 
 
-@command(
+@declare_command(
     "put",
     prints=ChangedCommit,
     examples="""
@@ -119,7 +124,7 @@ $ penstock put sales.old --content '{"type": "DELTA_LAKE_TABLE", "last_checkpoin
 $ echo '{"type": "LANCE_TABLE"}' | penstock put search.vectors --content -
 """,
 )
-@key_argument
+@add_key_argument
 @click.argument("fields_", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option(
     "--type",
@@ -133,9 +138,9 @@ $ echo '{"type": "LANCE_TABLE"}' | penstock put search.vectors --content -
     help='The content as a JSON object: {"type": …}; @FILE reads a file, - standard input.',
 )
 @branch_option
-@message_option
-@base_option
-@key_option
+@add_message_option
+@add_base_option
+@add_key_option
 @pass_call
 def put(
     call: CommandContext,
@@ -167,18 +172,18 @@ def put(
     if content is not None and fields_:
         raise click.UsageError(f"--content cannot be used with fields, such as {fields_[0]!r}")
     if kind is not None:
-        fields = contents.from_fields(kind, fields_)
+        fields = contents.parse_content_fields(kind, fields_)
     else:
-        fields = contents.from_json(_read(content or ""))
-    lake = call.open()
+        fields = contents.parse_content_json(_read_content(content or ""))
+    lake = call.open_lake()
     target = lake.branch(branch)
     commit = target.put(
-        key, fields, message=message, author=call.who, base=base, idempotency_key=idempotency_key
+        key, fields, message=message, author=call.commit_author, base=base, idempotency_key=idempotency_key
     )
     show_commit_made(call, lake, commit, target.name)
 
 
-def _read(content: str) -> str | bytes:
+def _read_content(content: str) -> str | bytes:
     if content == "-":
         return _require_size(sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES + 1))
     if content.startswith("@"):
@@ -193,16 +198,16 @@ def _require_size(data: bytes) -> bytes:
     return data
 
 
-@command(
+@declare_command(
     "delete",
     prints=ChangedCommit,
     examples="$ penstock delete sales.old -m 'not needed any more'",
 )
-@key_argument
+@add_key_argument
 @branch_option
-@message_option
-@base_option
-@key_option
+@add_message_option
+@add_base_option
+@add_key_option
 @pass_call
 def delete(
     call: CommandContext,
@@ -213,7 +218,9 @@ def delete(
     idempotency_key: str | None,
 ) -> None:
     """Delete the catalog entry KEY. The table's files stay where they are; earlier commits still name it."""
-    lake = call.open()
+    lake = call.open_lake()
     target = lake.branch(branch)
-    commit = target.drop(key, message=message, author=call.who, base=base, idempotency_key=idempotency_key)
+    commit = target.drop(
+        key, message=message, author=call.commit_author, base=base, idempotency_key=idempotency_key
+    )
     show_commit_made(call, lake, commit, target.name)

@@ -10,13 +10,13 @@ import msgspec
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import group
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, moment
+from penstock.cli.command_declaration import declare_group
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, parse_moment
 from penstock.errors import InvalidRequest, PenstockError, TokenNotFound
 from penstock.lake.lake import Lake
-from penstock.lake.tokens import new_token, parse_token
+from penstock.lake.tokens import make_token, parse_token
 from penstock.model.names import parse_time
 from penstock.model.tokens import Token
 
@@ -28,12 +28,12 @@ class NewToken(Token, frozen=True, kw_only=True):
     """The token itself, which is not shown again."""
 
 
-def _without_hash(token: Token) -> Token:
+def _remove_hash(token: Token) -> Token:
     """A token as it is printed: output ends up in logs, where not even a hash of a secret has to be."""
     return msgspec.structs.replace(token, secret_hash=b"")
 
 
-@group(
+@declare_group(
     "token",
     prints=ListPage[Token],
     examples="$ penstock token create etl --grant read --grant 'write:dev/*'\n$ penstock token",
@@ -46,35 +46,35 @@ def token(ctx: click.Context) -> None:
     listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(CommandContext))
+        _list_tokens(ctx.ensure_object(CommandContext))
 
 
 @token.command("list", prints=ListPage[Token], examples="$ penstock token list")
 @pass_call
 def token_list(call: CommandContext) -> None:
     """List tokens: their names and what they allow. Their secrets are not stored."""
-    _list(call)
+    _list_tokens(call)
 
 
-def _list(call: CommandContext) -> None:
-    tokens = sorted(call.open().tokens(), key=lambda token: (token.name, token.created))
-    call.answer(
-        lambda: ListPage.of(map(_without_hash, tokens)), lambda screen: _format_tokens(screen, tokens)
+def _list_tokens(call: CommandContext) -> None:
+    tokens = sorted(call.open_lake().tokens(), key=lambda token: (token.name, token.created))
+    call.print_answer(
+        lambda: ListPage.from_items(map(_remove_hash, tokens)), lambda screen: _format_tokens(screen, tokens)
     )
 
 
 def _format_tokens(screen: Screen, tokens: Sequence[Token]) -> Iterator[str]:
     if not tokens:
         yield "no tokens"
-    yield from columns(screen, [_format_token_row(screen, token) for token in tokens], flexible=2)
+    yield from align_columns(screen, [_format_token_row(screen, token) for token in tokens], flexible=2)
 
 
 def _format_token_row(screen: Screen, token: Token) -> Row:
     return [
         StyledText(token.id, "id"),
-        StyledText(printable(token.name), "name"),
-        printable(", ".join(map(str, token.grants))),
-        StyledText(f"created {ago(token.created, screen.now)}", "dim"),
+        StyledText(escape_controls(token.name), "name"),
+        escape_controls(", ".join(map(str, token.grants))),
+        StyledText(f"created {format_age(token.created, screen.now)}", "dim"),
         _format_expiry(screen, token),
     ]
 
@@ -83,7 +83,7 @@ def _format_expiry(screen: Screen, token: Token) -> StyledText:
     if token.expires is None:
         return StyledText("")
     if token.expires <= screen.now:
-        return StyledText(f"expired {ago(token.expires, screen.now)}", "bad")
+        return StyledText(f"expired {format_age(token.expires, screen.now)}", "bad")
     return StyledText(f"until {token.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
 
 
@@ -126,20 +126,24 @@ def token_create(
     everything in the namespace sales, and sales itself.
     """
     end = _parse_expiry(expires) if expires is not None else None
-    lake = call.open()
-    text, request = new_token(name, grants, end, replaces)
+    lake = call.open_lake()
+    text, request = make_token(name, grants, end, replaces)
     made = lake.do(request)
     if replaces is not None:
-        call.note(f"revoke the old token when nobody uses it any more: penstock token revoke {replaces}")
-    call.note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
-    call.answer(lambda: NewToken(**msgspec.structs.asdict(_without_hash(made)), token=text), lambda _: [text])
+        call.print_note(
+            f"revoke the old token when nobody uses it any more: penstock token revoke {replaces}"
+        )
+    call.print_note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
+    call.print_answer(
+        lambda: NewToken(**msgspec.structs.asdict(_remove_hash(made)), token=text), lambda _: [text]
+    )
 
 
 def _parse_expiry(text: str) -> datetime:
     """The moment that a duration from now, or a date or time, names."""
     now = datetime.now(UTC)
     try:
-        time = moment(text, now)
+        time = parse_moment(text, now)
         if isinstance(time, datetime):
             return now + (now - time)
         return parse_time(time)
@@ -157,12 +161,15 @@ def token_revoke(call: CommandContext, which: str) -> None:
 
     TOKEN is its id, its name if only one has it, or the token itself. Servers notice within seconds.
     """
-    lake = call.open()
+    lake = call.open_lake()
     gone = lake.revoke_token(_find_token_id(lake, which))
-    call.answer(
-        lambda: _without_hash(gone),
+    call.print_answer(
+        lambda: _remove_hash(gone),
         lambda screen: [
-            f"revoked token {screen.paint(gone.id, 'id')} of {screen.paint(printable(gone.name), 'name')}"
+            (
+                f"revoked token {screen.style(gone.id, 'id')} of "
+                f"{screen.style(escape_controls(gone.name), 'name')}"
+            )
         ],
     )
 

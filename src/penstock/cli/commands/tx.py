@@ -10,14 +10,14 @@ import msgspec
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import group
-from penstock.cli.completions import complete_branch, offering
-from penstock.cli.id_prefixes import ID_CHARS, whole_id
-from penstock.cli.rendering.contents import changes
-from penstock.cli.rendering.history import short, title
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago
+from penstock.cli.command_declaration import declare_group
+from penstock.cli.completions import complete_branch, make_completer
+from penstock.cli.id_prefixes import ID_CHARS, complete_id
+from penstock.cli.rendering.contents import format_changes
+from penstock.cli.rendering.history import first_message_line, shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age
 from penstock.errors import (
     ConflictError,
     RequestError,
@@ -28,7 +28,7 @@ from penstock.lake.answers import Difference
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import GetTransaction
-from penstock.lake.transactions.steps import changes_of, steps_of
+from penstock.lake.transactions.steps import list_changes, list_steps
 from penstock.model.commits import Commit
 from penstock.model.reads import Read
 from penstock.model.transactions import PREFIX, TransactionState
@@ -50,7 +50,7 @@ class TransactionDetails(TransactionInfo, frozen=True, kw_only=True):
     """What it changes, or has changed where it landed."""
 
 
-@group("tx", prints=ListPage[TransactionInfo], examples="$ penstock tx")
+@declare_group("tx", prints=ListPage[TransactionInfo], examples="$ penstock tx")
 @click.pass_context
 def tx(ctx: click.Context) -> None:
     """List, show, commit and abort transactions.
@@ -61,7 +61,7 @@ def tx(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         _show_transactions(
             ctx.ensure_object(CommandContext),
-            _sort_newest_first(ctx.ensure_object(CommandContext).open().transactions()),
+            _sort_newest_first(ctx.ensure_object(CommandContext).open_lake().transactions()),
         )
 
 
@@ -80,7 +80,7 @@ $ penstock tx list --all --target main
 @pass_call
 def tx_list(call: CommandContext, also_ended: bool, target: str | None) -> None:
     """List open transactions: their target branch, who began them, and when their lease ends."""
-    _show_transactions(call, _sort_newest_first(call.open().transactions(target, all=also_ended)))
+    _show_transactions(call, _sort_newest_first(call.open_lake().transactions(target, all=also_ended)))
 
 
 def _sort_newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
@@ -99,17 +99,17 @@ $ python -c "import penstock; penstock.open('lake').transaction(id='3f2a9c10' * 
 $ penstock tx show 3f2a9c10
 """,
 )
-@click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
+@click.argument("id", metavar="ID", shell_complete=make_completer(_complete_transaction_ids))
 @pass_call
 def tx_show(call: CommandContext, id: str) -> None:  # noqa: A002
     """Show the transaction ID: its state, what it read and changed, and its result.
 
     Its first 8 digits are enough.
     """
-    lake = call.open()
+    lake = call.open_lake()
     info = lake.do(GetTransaction(id=_find_transaction_id(lake, id), reads=True))
-    steps, changed = steps_of(lake, info), changes_of(lake, info)
-    call.answer(
+    steps, changed = list_steps(lake, info), list_changes(lake, info)
+    call.print_answer(
         lambda: TransactionDetails(
             **msgspec.structs.asdict(info), steps=tuple(steps), changes=tuple(changed)
         ),
@@ -126,7 +126,7 @@ def tx_show(call: CommandContext, id: str) -> None:  # noqa: A002
 $ penstock tx commit 3f2a9c10
 """,
 )
-@click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
+@click.argument("id", metavar="ID", shell_complete=make_completer(_complete_transaction_ids))
 @click.option("-m", "--message", metavar="TEXT", help="Commit message.")
 @pass_call
 def tx_commit(call: CommandContext, id: str, message: str | None) -> None:  # noqa: A002
@@ -134,7 +134,7 @@ def tx_commit(call: CommandContext, id: str, message: str | None) -> None:  # no
 
     The command can be repeated: a transaction lands once.
     """
-    lake = call.open()
+    lake = call.open_lake()
     transaction = lake.find_transaction(_find_transaction_id(lake, id))
     try:
         landed = transaction.land(message)
@@ -142,7 +142,7 @@ def tx_commit(call: CommandContext, id: str, message: str | None) -> None:  # no
         if not isinstance(refused, TransactionOver) and transaction.info.state is TransactionState.ABORTED:
             refused.message += f"\n  {ABORTED.format(id=transaction.id[:ID_CHARS])}"
         raise
-    call.answer(lambda: landed, lambda screen: _format_transaction(screen, landed.info))
+    call.print_answer(lambda: landed, lambda screen: _format_transaction(screen, landed.info))
 
 
 @tx.command(
@@ -152,7 +152,7 @@ def tx_commit(call: CommandContext, id: str, message: str | None) -> None:  # no
 $ penstock tx abort --late
 """,
 )
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_complete_transaction_ids))
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=make_completer(_complete_transaction_ids))
 @click.option("--late", is_flag=True, help="Abort all transactions whose lease has expired.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, shown to the program that began it.")
 @pass_call
@@ -167,16 +167,16 @@ def tx_abort(call: CommandContext, ids: tuple[str, ...], late: bool, why: str) -
         raise click.UsageError(
             "give the ID of the transaction to abort, or --late to abort all whose lease has expired"
         )
-    lake = call.open()
+    lake = call.open_lake()
     chosen = dict.fromkeys(_find_transaction_id(lake, start) for start in ids)
     if late:
         chosen |= {transaction.id: None for transaction in lake.transactions() if transaction.is_late}
     ended = [lake.find_transaction(transaction_id).abort(why) for transaction_id in chosen]
     _show_transactions(call, ended)
     if any(transaction.state is TransactionState.COMMITTED for transaction in ended):
-        call.note("a transaction that has landed cannot be aborted; 'penstock revert' undoes a commit")
+        call.print_note("a transaction that has landed cannot be aborted; 'penstock revert' undoes a commit")
     if any(transaction.state is TransactionState.COMMITTING for transaction in ended):
-        call.note(
+        call.print_note(
             "one that is being committed can be aborted 10 minutes after that began, if it is stuck; "
             "'penstock tx commit ID' finishes it and shows the result"
         )
@@ -185,7 +185,7 @@ def tx_abort(call: CommandContext, ids: tuple[str, ...], late: bool, why: str) -
 
 
 def _find_transaction_id(lake: Lake, text: str) -> str:
-    return whole_id(
+    return complete_id(
         text.lower().removeprefix(PREFIX),
         "transactions",
         lambda: (transaction.id for transaction in lake.transactions(all=True)),
@@ -194,8 +194,8 @@ def _find_transaction_id(lake: Lake, text: str) -> str:
 
 
 def _show_transactions(call: CommandContext, transactions: Sequence[TransactionInfo]) -> None:
-    call.answer(
-        lambda: ListPage.of(transactions),
+    call.print_answer(
+        lambda: ListPage.from_items(transactions),
         lambda screen: _format_transactions(screen, transactions),
     )
 
@@ -203,7 +203,7 @@ def _show_transactions(call: CommandContext, transactions: Sequence[TransactionI
 def _format_transactions(screen: Screen, transactions: Sequence[TransactionInfo]) -> Iterator[str]:
     if not transactions:
         yield "no transactions"
-    yield from columns(
+    yield from align_columns(
         screen, [_format_transaction_row(screen, transaction) for transaction in transactions], flexible=-1
     )
 
@@ -212,11 +212,13 @@ def _format_transaction_row(screen: Screen, transaction: TransactionInfo) -> Row
     return [
         StyledText(transaction.id[:ID_CHARS], "id"),
         _format_state(transaction),
-        StyledText(printable(transaction.target), "name"),
-        StyledText(short(transaction.commit) if transaction.commit else "", "id"),
-        StyledText(f"begun {ago(transaction.begun, screen.now)}", "dim"),
-        printable(transaction.who),
-        printable(transaction.why if transaction.state is TransactionState.ABORTED else transaction.message),
+        StyledText(escape_controls(transaction.target), "name"),
+        StyledText(shorten_id(transaction.commit) if transaction.commit else "", "id"),
+        StyledText(f"begun {format_age(transaction.begun, screen.now)}", "dim"),
+        escape_controls(transaction.who),
+        escape_controls(
+            transaction.why if transaction.state is TransactionState.ABORTED else transaction.message
+        ),
     ]
 
 
@@ -228,39 +230,41 @@ def _format_state(transaction: TransactionInfo) -> StyledText:
 
 
 def _format_transaction(screen: Screen, transaction: TransactionInfo) -> Iterator[str]:
-    by = f" by {printable(transaction.who)}" if transaction.who else ""
+    by = f" by {escape_controls(transaction.who)}" if transaction.who else ""
     details: list[tuple[str, str | StyledText]] = [
         ("transaction", StyledText(transaction.id, "id")),
         ("state", _format_state(transaction)),
-        ("target", StyledText(printable(transaction.target), "name")),
-        ("base", StyledText(short(transaction.base), "id")),
+        ("target", StyledText(escape_controls(transaction.target), "name")),
+        ("base", StyledText(shorten_id(transaction.base), "id")),
         ("policy", transaction.policy.value),
         ("isolation", transaction.isolation.value),
-        ("begun", f"{ago(transaction.begun, screen.now)}{by}"),
+        ("begun", f"{format_age(transaction.begun, screen.now)}{by}"),
     ]
     if transaction.expires is not None:
         details.append(("idle until", f"{transaction.expires:%Y-%m-%d %H:%M:%S} UTC"))
     if transaction.ended is not None:
-        details.append(("ended", ago(transaction.ended, screen.now)))
+        details.append(("ended", format_age(transaction.ended, screen.now)))
     if transaction.state is TransactionState.COMMITTED:
         details.append(
             (
                 "commit",
-                StyledText(short(transaction.commit), "id")
+                StyledText(shorten_id(transaction.commit), "id")
                 if transaction.commit
                 else "none: nothing was written",
             )
         )
     details += [
-        (name, printable(text))
+        (name, escape_controls(text))
         for name, text in (("why", transaction.why), ("message", transaction.message))
         if text
     ]
     details += [
-        ("property", f"{printable(name)} = {printable(value)}")
+        ("property", f"{escape_controls(name)} = {escape_controls(value)}")
         for name, value in sorted(transaction.properties.items())
     ]
-    yield from columns(screen, [[StyledText(name, "dim"), value] for name, value in details], flexible=-1)
+    yield from align_columns(
+        screen, [[StyledText(name, "dim"), value] for name, value in details], flexible=-1
+    )
 
 
 def _render_details(
@@ -269,13 +273,13 @@ def _render_details(
     """What it has read and changed, and by which steps."""
     if transaction.reads:
         yield "read"
-        yield from _limit_lines([f"  {_read(read)}" for read in transaction.reads])
+        yield from _limit_lines([f"  {_describe_read(read)}" for read in transaction.reads])
     if changed:
         yield "changed"
-        yield from changes(screen, changed)
+        yield from format_changes(screen, changed)
     if steps:
         yield "steps"
-        yield from _limit_lines([f"  {short(step.id)}  {title(step)}" for step in steps])
+        yield from _limit_lines([f"  {shorten_id(step.id)}  {first_message_line(step)}" for step in steps])
 
 
 def _limit_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -284,8 +288,8 @@ def _limit_lines(lines: Sequence[str]) -> Iterator[str]:
         yield f"  and {len(lines) - SHOWN_MAX} more: --json has all"
 
 
-def _read(read: Read) -> str:
-    where = "the lake" if read.key is None else printable(str(read.key))
+def _describe_read(read: Read) -> str:
+    where = "the lake" if read.key is None else escape_controls(str(read.key))
     if read.is_listing:
         return f"names in {where}" if read.key is None else f"names at {where}"
-    return where if read.part is None else f"{where}: {printable(read.part)}"
+    return where if read.part is None else f"{where}: {escape_controls(read.part)}"

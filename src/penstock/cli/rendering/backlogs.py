@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
 from penstock.model.keys import Key
 
 
@@ -37,24 +37,24 @@ class StatusLine(NamedTuple):
     phase: str = ""
 
 
-def statuses(screen: Screen, lines: list[StatusLine], nothing: str) -> Iterator[str]:
+def format_statuses(screen: Screen, lines: list[StatusLine], nothing: str) -> Iterator[str]:
     """A line for each table; ``nothing`` if there is none."""
     if not lines:
         yield nothing
     rows: list[Row] = [
         [
-            StyledText(printable(str(line.status.key)), "strong"),
+            StyledText(escape_controls(str(line.status.key)), "strong"),
             line.version,
             _format_backlog(line),
             StyledText(line.phase, "warning"),
-            StyledText(printable(line.status.location), "dim"),
+            StyledText(escape_controls(line.status.location), "dim"),
         ]
         for line in lines
     ]
-    yield from columns(screen, rows, flexible=-1)
+    yield from align_columns(screen, rows, flexible=-1)
     for status in (line.status for line in lines):
         if status.alarm:
-            yield f"{screen.paint('!', 'bad')} {printable(str(status.key))}: {status.alarm}"
+            yield f"{screen.style('!', 'bad')} {escape_controls(str(status.key))}: {status.alarm}"
 
 
 def _format_backlog(line: StatusLine) -> StyledText:

@@ -9,9 +9,9 @@ from typing import Protocol
 import msgspec
 
 from penstock.cli.format_cli import find_format_cli
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import format_count, size
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_count, format_size
 from penstock.errors import Damaged
 from penstock.model.content import AnyContent, Content
 from penstock.model.keys import Key
@@ -32,19 +32,19 @@ class ChangedContent(Protocol):
 SIGN_STYLES = {"+": "added", "-": "removed", "~": "changed", "=": "dim"}
 
 
-def sign(before: AnyContent | None, after: AnyContent | None) -> str:
+def difference_sign(before: AnyContent | None, after: AnyContent | None) -> str:
     """``+`` added, ``-`` removed, ``~`` changed, ``=`` the same."""
     if before == after:
         return "="
     return "+" if before is None else "-" if after is None else "~"
 
 
-def place(content: Content) -> str:
+def describe_location(content: Content) -> str:
     """Where a content says that its table is, if it does."""
-    return printable(getattr(content, "metadata_location", "") or getattr(content, "location", ""))
+    return escape_controls(getattr(content, "metadata_location", "") or getattr(content, "location", ""))
 
 
-def version(content: Content | None) -> str:
+def describe_version(content: Content | None) -> str:
     """The version of a table that the lake manages, as its format tells it; empty for all others."""
     format_cli = find_format_cli(content)
     if format_cli is not None:
@@ -53,12 +53,12 @@ def version(content: Content | None) -> str:
     return ""
 
 
-def summary(content: Content) -> str:
+def summarize_content(content: Content) -> str:
     """A content in a few words."""
-    return " ".join(filter(None, (content.type, version(content), place(content))))
+    return " ".join(filter(None, (content.type, describe_version(content), describe_location(content))))
 
 
-def fields(content: Content) -> list[tuple[str, str]]:
+def list_fields(content: Content) -> list[tuple[str, str]]:
     """What a content says, without what it leaves at its default."""
     format_cli = find_format_cli(content)
     if format_cli is not None:
@@ -76,23 +76,25 @@ def fields(content: Content) -> list[tuple[str, str]]:
 
 def _format_value(value: object) -> str:
     if isinstance(value, bytes):
-        return size(len(value))
+        return format_size(len(value))
     if isinstance(value, tuple):
-        return ", ".join(item.hex() if isinstance(item, bytes) else printable(str(item)) for item in value)
+        return ", ".join(
+            item.hex() if isinstance(item, bytes) else escape_controls(str(item)) for item in value
+        )
     if isinstance(value, dict):
-        return ", ".join(f"{printable(name)}={printable(text)}" for name, text in value.items())
-    return printable(str(value))
+        return ", ".join(f"{escape_controls(name)}={escape_controls(text)}" for name, text in value.items())
+    return escape_controls(str(value))
 
 
-def change(before: AnyContent | None, after: AnyContent | None) -> str:
+def describe_change(before: AnyContent | None, after: AnyContent | None) -> str:
     """What became of a content: what it is, or was, or which of its fields changed and how."""
     if before is None or after is None:
         content = after if after is not None else before
-        return summary(content) if content is not None else ""
+        return summarize_content(content) if content is not None else ""
     if before.type != after.type:
-        return f"{summary(before)} → {summary(after)}"
+        return f"{summarize_content(before)} → {summarize_content(after)}"
     format_cli = find_format_cli(after)
-    is_same_table = before.id == after.id and place(before) == place(after)
+    is_same_table = before.id == after.id and describe_location(before) == describe_location(after)
     if format_cli is not None and format_cli is find_format_cli(before) and is_same_table:
         with suppress(Damaged):
             change = format_cli.describe_change(before, after)
@@ -108,9 +110,9 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     return ", ".join(changed)
 
 
-def file_counts(counts: ChangeSummary) -> str:
+def format_file_counts(counts: ChangeSummary) -> str:
     """What a change does to a table: ``3 files added, 1 removed, 120 rows added, 4 removed``."""
-    files = _added_and_removed(counts.files_added, counts.files_removed, "file")
+    files = _format_added_and_removed(counts.files_added, counts.files_removed, "file")
     if counts.files_changed:
         changed = f"{counts.files_changed:,}" if files else format_count(counts.files_changed, "file")
         files.append(f"{changed} changed")
@@ -119,12 +121,12 @@ def file_counts(counts: ChangeSummary) -> str:
     if not files:
         return "no files added or removed"
     is_known = counts.rows_added is not None and counts.rows_removed is not None
-    rows = _added_and_removed(counts.rows_added, counts.rows_removed, "row")
+    rows = _format_added_and_removed(counts.rows_added, counts.rows_removed, "row")
     has_versions = counts.version_before is not None or counts.version_after is not None
     return ", ".join([*files, *(rows if is_known else ["rows unknown"] if has_versions else [])])
 
 
-def _added_and_removed(added: int | None, removed: int | None, thing: str) -> list[str]:
+def _format_added_and_removed(added: int | None, removed: int | None, thing: str) -> list[str]:
     phrases = [f"{format_count(added, thing)} added"] if added else []
     if removed:
         phrases.append(f"{removed:,} removed" if phrases else f"{format_count(removed, thing)} removed")
@@ -135,12 +137,12 @@ def _describe_field_change(name: str, old: object, new: object) -> str:
     if isinstance(old, bytes | tuple | dict):
         return f"{name} changed"
     return (
-        f"{name} {_without_common_folders(_format_value(old), _format_value(new))} → "
-        f"{_without_common_folders(_format_value(new), _format_value(old))}"
+        f"{name} {_shorten_common_folders(_format_value(old), _format_value(new))} → "
+        f"{_shorten_common_folders(_format_value(new), _format_value(old))}"
     )
 
 
-def _without_common_folders(text: str, other: str) -> str:
+def _shorten_common_folders(text: str, other: str) -> str:
     """A path without the directories that it has in common with another."""
     mine, theirs = text.split("/"), other.split("/")
     same = 0
@@ -151,17 +153,17 @@ def _without_common_folders(text: str, other: str) -> str:
     return "…/" + "/".join(mine[same:])
 
 
-def changes(screen: Screen, changed: Sequence[ChangedContent], indent: str = "  ") -> Iterator[str]:
+def format_changes(screen: Screen, changed: Sequence[ChangedContent], indent: str = "  ") -> Iterator[str]:
     """One line for each key: its sign, its name, and what became of it."""
-    return columns(
-        screen, [change_row(changed_content) for changed_content in changed], indent=indent, flexible=1
+    return align_columns(
+        screen, [format_change_row(changed_content) for changed_content in changed], indent=indent, flexible=1
     )
 
 
-def change_row(changed_content: ChangedContent) -> Row:
-    mark = sign(changed_content.before, changed_content.after)
+def format_change_row(changed_content: ChangedContent) -> Row:
+    mark = difference_sign(changed_content.before, changed_content.after)
     style = SIGN_STYLES[mark]
     return [
-        StyledText(f"{mark} {printable(str(changed_content.key))}", style),
-        change(changed_content.before, changed_content.after),
+        StyledText(f"{mark} {escape_controls(str(changed_content.key))}", style),
+        describe_change(changed_content.before, changed_content.after),
     ]

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Final, NamedTuple
 
-from penstock.cli.rendering.contents import change_row, sign, summary, version
-from penstock.cli.rendering.history import short, title
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import StyledText, columns
-from penstock.cli.rendering.times import ago, format_count
+from penstock.cli.rendering.contents import (
+    describe_version,
+    difference_sign,
+    format_change_row,
+    summarize_content,
+)
+from penstock.cli.rendering.history import first_message_line, shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count
 from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
@@ -43,7 +48,7 @@ class MergeSides(NamedTuple):
     """What the line of a key says whose format refuses it."""
 
 
-def merge_page(
+def format_merge_page(
     screen: Screen,
     heading: str,
     sides: MergeSides,
@@ -53,11 +58,15 @@ def merge_page(
 ) -> Iterator[str]:
     """The whole of a result: a heading, a line per key, each conflict with both sides, the ways out."""
     counts = [format_count(commits, "commit")] if commits is not None else []
-    counts += _counted_keys(result.keys)
-    yield screen.spell(f"{screen.paint(printable(heading), 'strong')}   {', '.join(counts)}")
-    rows = [_key_row(sides, key) for key in result.keys]
+    counts += _format_key_counts(result.keys)
+    yield screen.replace_unsupported(
+        f"{screen.style(escape_controls(heading), 'strong')}   {', '.join(counts)}"
+    )
+    rows = [_format_key_row(sides, key) for key in result.keys]
     is_only = sum(bool(key.conflicts) for key in result.keys) == 1
-    for merged_key, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
+    for merged_key, line in zip(
+        result.keys, align_columns(screen, rows, indent="  ", flexible=1), strict=True
+    ):
         yield line
         if merged_key.conflicts:
             yield from _format_conflicts(screen, sides, merged_key)
@@ -68,7 +77,7 @@ def merge_page(
         yield from suggest_resolutions
 
 
-def _counted_keys(keys: Sequence[MergedKey]) -> list[str]:
+def _format_key_counts(keys: Sequence[MergedKey]) -> list[str]:
     namespaces = sum(_is_namespace(key) for key in keys)
     counts = ((len(keys) - namespaces, "table"), (namespaces, "namespace"))
     return [format_count(count, thing) for count, thing in counts if count]
@@ -81,27 +90,27 @@ def _is_namespace(merged_key: MergedKey) -> bool:
     return content.type == "NAMESPACE"
 
 
-def _key_row(sides: MergeSides, merged_key: MergedKey) -> list[StyledText | str]:
+def _format_key_row(sides: MergeSides, merged_key: MergedKey) -> list[StyledText | str]:
     if merged_key.conflict is not None:
-        is_at, why = version(merged_key.before), _shorten_conflict(sides, merged_key.conflict)
+        is_at, why = describe_version(merged_key.before), _shorten_conflict(sides, merged_key.conflict)
         met = [is_at, why] if is_at else [why, ""]
         return [
-            StyledText(f"~ {printable(str(merged_key.key))}", "changed"),
+            StyledText(f"~ {escape_controls(str(merged_key.key))}", "changed"),
             *met,
             StyledText("conflict", "bad"),
         ]
     text = _SETTLED[merged_key.mode].format(source=sides.source, target=sides.target)
     if sides.outcome is not None:
         text = sides.outcome(merged_key)
-    if sign(merged_key.before, merged_key.after) == "=":
-        kept_summary = summary(merged_key.after) if merged_key.after is not None else "nothing"
+    if difference_sign(merged_key.before, merged_key.after) == "=":
+        kept_summary = summarize_content(merged_key.after) if merged_key.after is not None else "nothing"
         return [
-            StyledText(f"= {printable(str(merged_key.key))}", "dim"),
+            StyledText(f"= {escape_controls(str(merged_key.key))}", "dim"),
             kept_summary,
             "",
             StyledText(text, "good"),
         ]
-    return [*change_row(merged_key), sides.brings(merged_key), StyledText(text, "good")]
+    return [*format_change_row(merged_key), sides.brings(merged_key), StyledText(text, "good")]
 
 
 _SETTLED = {
@@ -131,7 +140,7 @@ def _shorten_conflict(sides: MergeSides, conflict: Conflict) -> str:
     """A conflict in the line of its key; what a format says of it is told below."""
     if conflict.kind is ConflictKind.FORMAT:
         return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else sides.refusal
-    return _with_side_names(sides, _WHY.get(conflict.kind, conflict.reason))
+    return _insert_side_names(sides, _WHY.get(conflict.kind, conflict.reason))
 
 
 def _format_conflicts(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterator[str]:
@@ -152,24 +161,24 @@ def _format_conflict(sides: MergeSides, conflict: Conflict, number: int) -> str:
         if number > 0:
             return f"and {_shorten_conflict(sides, conflict)}"
         if conflict.why and not conflict.why.startswith(_BOTH):
-            return _with_side_names(sides, f"it {conflict.reason}")
+            return _insert_side_names(sides, f"it {conflict.reason}")
         return _ONLY_TAKEN if conflict.is_pointer else ""
     reason = conflict.reason.removeprefix(_BOTH).lstrip(":, ").removeprefix("and ")
     where = f"at {conflict.path}" if conflict.path else ""
-    return _with_side_names(sides, ": ".join(filter(None, (where, reason))))
+    return _insert_side_names(sides, ": ".join(filter(None, (where, reason))))
 
 
-def _with_side_names(sides: MergeSides, text: str) -> str:
+def _insert_side_names(sides: MergeSides, text: str) -> str:
     """A text with the sides as the person calls them."""
     named = text.replace("{target}", sides.target).replace("{source}", sides.source)
-    return printable(named.replace("the other side", sides.source).replace("this branch", sides.target))
+    return escape_controls(named.replace("the other side", sides.source).replace("this branch", sides.target))
 
 
 def _wrap_text(screen: Screen, text: str) -> Iterator[str]:
     """A text of any length below a key: on one line, or on as many as the screen needs."""
     width = None if screen.width is None else max(screen.width - len(INDENT), 40)
     lines = [text] if width is None else wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    yield from (screen.spell(f"{INDENT}{line}") for line in lines)
+    yield from (screen.replace_unsupported(f"{INDENT}{line}") for line in lines)
 
 
 def _describe_both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
@@ -182,13 +191,13 @@ def _describe_both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterato
     rows: list[list[StyledText | str]] = [
         [
             side,
-            StyledText(short(commit.id), "id"),
-            title(commit),
-            printable(deed),
-            StyledText(printable(commit.author), "dim"),
-            StyledText(ago(commit.time, screen.now), "dim"),
+            StyledText(shorten_id(commit.id), "id"),
+            first_message_line(commit),
+            escape_controls(deed),
+            StyledText(escape_controls(commit.author), "dim"),
+            StyledText(format_age(commit.time, screen.now), "dim"),
         ]
         for side, side_commits in ((sides.target, ours), (sides.source, theirs))
         for commit, deed in side_commits
     ]
-    yield from columns(screen, rows, indent=INDENT, flexible=2)
+    yield from align_columns(screen, rows, indent=INDENT, flexible=2)

@@ -53,7 +53,7 @@ class Screen(NamedTuple):
     now: datetime = datetime(1970, 1, 1, tzinfo=UTC)
 
     @classmethod
-    def of(cls, stream: TextIO) -> Screen:
+    def of_stream(cls, stream: TextIO) -> Screen:
         """What a stream can show; colours are for terminals only, and only if nobody minds them."""
         terminal = stream.isatty()
         return cls(
@@ -63,11 +63,11 @@ class Screen(NamedTuple):
             now=datetime.now(UTC),
         )
 
-    def paint(self, text: str, style: str = "") -> str:
+    def style(self, text: str, style: str = "") -> str:
         """The text in a style, if there are colours."""
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self.colour and style and text else text
 
-    def spell(self, text: str) -> str:
+    def replace_unsupported(self, text: str) -> str:
         """The text with lines and dots that the stream knows."""
         return text if self.unicode else text.translate(_SPELLING)
 
@@ -80,7 +80,7 @@ def _can_encode(stream: TextIO, text: str) -> bool:
     return True
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text on one line, with nothing in it that a terminal would obey instead of show."""
     if text.isprintable():
         return text
@@ -91,7 +91,7 @@ def _escape_char(char: str) -> str:
     return ascii(char)[1:-1]
 
 
-def cells(text: str) -> int:
+def measure_width(text: str) -> int:
     """How many columns the text takes on a terminal."""
     if text.isascii():
         return len(text)
@@ -101,18 +101,18 @@ def cells(text: str) -> int:
     )
 
 
-def pad(text: str, width: int) -> str:
+def pad_text(text: str, width: int) -> str:
     """The text with blanks up to a width."""
-    return text + " " * (width - cells(text))
+    return text + " " * (width - measure_width(text))
 
 
-def clip(text: str, width: int) -> str:
+def clip_text(text: str, width: int) -> str:
     """The text, shortened to a width if it is longer."""
-    if cells(text) <= width:
+    if measure_width(text) <= width:
         return text
     clipped, room = "", width - 1
     for char in text:
-        room -= cells(char)
+        room -= measure_width(char)
         if room < 0:
             break
         clipped += char

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from penstock.cli.rendering.screen import Screen, cells, clip
+from penstock.cli.rendering.screen import Screen, clip_text, measure_width
 
 GAP = "  "
 FLEXIBLE_MIN_CELLS = 12
@@ -21,7 +21,7 @@ class StyledText(NamedTuple):
 Row: TypeAlias = Sequence[StyledText | str]
 
 
-def columns(
+def align_columns(
     screen: Screen,
     rows: Sequence[Row],
     *,
@@ -36,15 +36,15 @@ def columns(
     table = [[cell if isinstance(cell, StyledText) else StyledText(cell) for cell in row] for row in rows]
     if not table:
         return
-    widths = [max(cells(row[column].text) for row in table) for column in range(len(table[0]))]
+    widths = [max(measure_width(row[column].text) for row in table) for column in range(len(table[0]))]
     shown = [column for column, width in enumerate(widths) if width]
     if flexible is not None and screen.width is not None:
         flexible %= len(widths)
-        used = cells(indent) + sum(widths[column] for column in shown) + len(GAP) * (len(shown) - 1)
+        used = measure_width(indent) + sum(widths[column] for column in shown) + len(GAP) * (len(shown) - 1)
         room = widths[flexible] - max(0, used - screen.width)
         widths[flexible] = min(widths[flexible], max(room, FLEXIBLE_MIN_CELLS))
     for row in table:
-        yield screen.spell(indent) + _format_line(
+        yield screen.replace_unsupported(indent) + _format_line(
             screen, [row[column] for column in shown], [widths[i] for i in shown]
         )
 
@@ -54,13 +54,13 @@ def _format_line(screen: Screen, row: Sequence[StyledText], widths: Sequence[int
         row = row[:-1]
     parts = []
     for number, (cell, width) in enumerate(zip(row, widths, strict=False)):
-        text = screen.spell(clip(cell.text, width))
-        blanks = "" if number == len(row) - 1 else " " * (width - cells(text))
-        parts.append(screen.paint(text, cell.style) + blanks)
+        text = screen.replace_unsupported(clip_text(cell.text, width))
+        blanks = "" if number == len(row) - 1 else " " * (width - measure_width(text))
+        parts.append(screen.style(text, cell.style) + blanks)
     return GAP.join(parts)
 
 
-def flow(
+def fit_items_on_line(
     screen: Screen, items: Sequence[StyledText], *, indent: int = 0, gap: str = "   ", rest: str = "more"
 ) -> str:
     """Items one after the other on one line; as many as fit, then how many there are besides."""
@@ -69,11 +69,14 @@ def flow(
     used = 0
     for number, item in enumerate(items):
         remaining = len(items) - number - 1
-        needed = cells(item.text) + len(gap)
+        needed = measure_width(item.text) + len(gap)
         if shown and used + needed + (len(f"… {remaining} {rest}") if remaining else 0) > width:
             break
         shown.append(item)
         used += needed
-    line = gap.join(screen.paint(screen.spell(clip(item.text, max(width, 20))), item.style) for item in shown)
+    line = gap.join(
+        screen.style(screen.replace_unsupported(clip_text(item.text, max(width, 20))), item.style)
+        for item in shown
+    )
     remaining = len(items) - len(shown)
-    return line + (gap + screen.spell(f"… {remaining} {rest}") if remaining else "")
+    return line + (gap + screen.replace_unsupported(f"… {remaining} {rest}") if remaining else "")

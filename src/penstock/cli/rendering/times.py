@@ -10,7 +10,7 @@ _UNITS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION: Final = re.compile(r"(\d{1,6})\s*(s|min|h|d|w)(?:\s+ago)?")
 
 
-def ago(then: datetime, now: datetime) -> str:
+def format_age(then: datetime, now: datetime) -> str:
     """How long ago something was; its date if that is more than two weeks."""
     seconds = int((now - then).total_seconds())
     if seconds < -60:
@@ -29,12 +29,12 @@ def ago(then: datetime, now: datetime) -> str:
     return f"{then:%Y-%m-%d}"
 
 
-def iso(moment: datetime) -> str:
+def format_iso_time(moment: datetime) -> str:
     """A moment in a form that revisions and filters accept, to the microsecond."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def moment(text: str, now: datetime) -> str | datetime:
+def parse_moment(text: str, now: datetime) -> str | datetime:
     """``2h`` or ``3 d ago`` as the moment it names; anything else as it is, for the lake to read."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -42,7 +42,7 @@ def moment(text: str, now: datetime) -> str | datetime:
     return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
-def size(count_bytes: float) -> str:
+def format_size(count_bytes: float) -> str:
     """A number of bytes."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count_bytes < 1024:

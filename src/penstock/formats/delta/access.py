@@ -42,7 +42,7 @@ from penstock.formats.delta.lake.calls import (
 )
 from penstock.lake import calls
 from penstock.lake.answers import TableCommitResult
-from penstock.lake.call import first
+from penstock.lake.call import take_first
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.tokens import Role
@@ -51,7 +51,7 @@ from penstock.server.access.caller import GrantedKeys
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import CallerRights
-from penstock.server.access.write_rules import sign
+from penstock.server.access.write_rules import sign_call
 
 L = TypeVar("L", CheckpointTable, CompactLog)
 
@@ -62,7 +62,7 @@ def commit_tables(rights: CallerRights, call: CommitTables) -> TableCommitResult
 
 
 def get_table_versions(rights: CallerRights, call: GetTableVersions) -> TableVersions:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(msgspec.structs.replace(call, at=at))
 
@@ -101,7 +101,7 @@ def create_table(rights: CallerRights, call: CreateTable) -> OwnershipResult:
 
 def clone_table(rights: CallerRights, call: CloneTable) -> OwnershipResult:
     """It lets everybody read the source's rows who may read the clone, as a copy would."""
-    at, keys = rights.read(call.at)
+    at, keys = rights.find_readable_keys(call.at)
     rights.caller.require_key(keys, Role.READ, call.source)
     _require_keys(rights, call.branch, (call.key,))
     _require_namespaces(rights, call)
@@ -117,27 +117,29 @@ def adopt_table(rights: CallerRights, call: AdoptTable) -> OwnershipResult:
 def adopt_tables(rights: CallerRights, call: AdoptTables) -> BulkOwnershipResult:
     """As ``adopt_table``, also where it is only looked what could be adopted: logs are read for that."""
     _require_place(rights, None, call.location)
-    return rights.do(sign(rights, call))
+    return rights.do(sign_call(rights, call))
 
 
 def release_tables(rights: CallerRights, call: ReleaseTables) -> BulkOwnershipResult:
     rights.caller.require_admin()
-    return rights.do(sign(rights, call))
+    return rights.do(sign_call(rights, call))
 
 
 def recover_table(rights: CallerRights, call: RecoverTable) -> RecoveredTable:
     rights.caller.require_admin()
-    return rights.do(sign(rights, call))
+    return rights.do(sign_call(rights, call))
 
 
 def get_table_status(rights: CallerRights, call: GetTableStatus) -> tuple[TableStatus, ...]:
     """Storage is looked at for tables only that the caller may see."""
-    at, keys = rights.read(None)
+    at, keys = rights.find_readable_keys(None)
     if call.key is not None:
         rights.caller.require_key(keys, Role.READ, call.key)
     if call.key is not None or keys.are_all:
         return rights.do(call)
-    return tuple(first(_read_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit))
+    return tuple(
+        take_first(_read_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit)
+    )
 
 
 def _read_statuses(rights: CallerRights, keys: Iterable[Key]) -> Iterator[TableStatus]:
@@ -153,20 +155,20 @@ def _managed_tables(
     call = calls.ListEntries(at=at, prefix=keys.namespace, after=after, limit=calls.PAGE_MAX)
     while page := rights.do(call):
         for entry in page:
-            if isinstance(entry.content, DeltaTable) and entry.content.state and keys.covers(entry.key):
+            if isinstance(entry.content, DeltaTable) and entry.content.state and keys.covers_key(entry.key):
                 yield entry.key
         call = msgspec.structs.replace(call, after=page[-1].key)
 
 
 def find_table(rights: CallerRights, call: FindTable) -> TablePlace | None:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     table_place = rights.do(msgspec.structs.replace(call, at=at))
-    return table_place if table_place is not None and keys.covers(table_place.key) else None
+    return table_place if table_place is not None and keys.covers_key(table_place.key) else None
 
 
 def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
-    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
     if not rights.caller.any_location:
         check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
@@ -174,27 +176,27 @@ def _require_place(rights: CallerRights, branch: str | None, location: str) -> N
 
 def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Key]) -> None:
     """``Denied`` if the caller may not change all of these keys on a branch."""
-    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
     for key in changed:
         rights.caller.require_key(keys, Role.WRITE, key)
 
 
 def _require_upkeep(rights: CallerRights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may neither maintain a table nor change it."""
-    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(key):
+    if not rights.caller.find_keys_granted_everywhere(Role.MAINTAIN).covers_key(key):
         _require_keys(rights, branch, (key,))
 
 
 def _require_namespaces(rights: CallerRights, call: CreateTable | CloneTable) -> None:
     """``Denied`` if a namespace above a table is missing that the caller may not create."""
     caller = rights.caller
-    if caller.keys_everywhere(Role.WRITE).are_all:
+    if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
     branch = rights.or_default(call.branch)
-    keys = caller.keys(Role.WRITE, branch)
-    above = [parent for parent in call.key.parents if not keys.covers(parent)]
+    keys = caller.find_granted_keys(Role.WRITE, branch)
+    above = [parent for parent in call.key.parents if not keys.covers_key(parent)]
     there = (
         {entry.key for entry in rights.do(calls.GetContents(at=branch, key=tuple(above)))} if above else ()
     )
@@ -219,6 +221,6 @@ RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     FindTable: find_table,
     CheckpointTable: write_log,
     CompactLog: write_log,
-    CleanLog: write_rules.for_holders_of_table(Role.MAINTAIN),
+    CleanLog: write_rules.allow_holders_of_table(Role.MAINTAIN),
 }
 """Every call that the format answers, with its rule."""

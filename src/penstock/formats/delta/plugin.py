@@ -16,7 +16,7 @@ from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.stores import place_of
+from penstock.stores import get_place
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.dropped_erase import DroppedDelta
@@ -53,8 +53,10 @@ class DeltaPlugin(PublishingPlugin["DeltaServices"]):
         from penstock.formats.delta.branch_log.ownership import OwnerIdentity
         from penstock.formats.delta.lake.services import DeltaServices
 
-        identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
-        return DeltaServices(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
+        identity = OwnerIdentity(self.lake.id, get_place(self.lake.kernel.store))
+        return DeltaServices(
+            self.lake.kernel, self.lake.places, identity, self.lake.check_and_normalise_location
+        )
 
     def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
         if self._parts is not None:

@@ -27,7 +27,7 @@ from penstock.formats.files.lake.calls import (
 )
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.lake import calls
-from penstock.lake.call import first
+from penstock.lake.call import take_first
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access import write_rules
@@ -61,7 +61,7 @@ def write_files(rights: CallerRights, call: WriteFiles) -> FilesWritten:
         _require_namespaces(rights, call)
     copied = []
     for copy in call.copied:
-        at, keys = rights.read(call.branch if copy.at is None else copy.at)
+        at, keys = rights.find_readable_keys(call.branch if copy.at is None else copy.at)
         rights.caller.require_key(keys, Role.READ, call.key if copy.key is None else copy.key)
         copied.append(copy if copy.at is None else msgspec.structs.replace(copy, at=at))
     return rights.do(msgspec.structs.replace(call, copied=tuple(copied)))
@@ -69,7 +69,7 @@ def write_files(rights: CallerRights, call: WriteFiles) -> FilesWritten:
 
 def begin_job(rights: CallerRights, call: BeginJob) -> JobBegun:
     """A job with a branch of its own is merged from there: whatever is on that branch lands with it."""
-    if call.own_branch and not rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if call.own_branch and not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(call.branch))
     _require_key(rights, call.branch, call.key)
     return rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
@@ -79,7 +79,7 @@ def abort_job(rights: CallerRights, call: AbortJob) -> JobInfo:
     """For a caller who may not read a job, the job does not exist."""
     jobs = rights.do(ListJobs(id=call.id, all=True, limit=1))
     for job in jobs:
-        branch_rights = TransactionAccess(rights).at(job.branch)
+        branch_rights = TransactionAccess(rights).find_rights_on_branch(job.branch)
         if branch_rights is not None and _may_see(branch_rights, job):
             _require_key(branch_rights, job.branch, Key.parse(job.key))
             return branch_rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
@@ -94,14 +94,15 @@ def list_jobs(rights: CallerRights, call: ListJobs) -> tuple[JobInfo, ...]:
     seen = (
         job
         for job in jobs
-        if (branch_rights := entering.at(job.branch)) is not None and _may_see(branch_rights, job)
+        if (branch_rights := entering.find_rights_on_branch(job.branch)) is not None
+        and _may_see(branch_rights, job)
     )
-    return tuple(first(seen, call.limit))
+    return tuple(take_first(seen, call.limit))
 
 
 def _may_see(rights: CallerRights, job: JobInfo) -> bool:
     caller = rights.caller
-    return caller.is_admin or caller.keys(Role.READ, job.branch).covers(Key.parse(job.key))
+    return caller.is_admin or caller.find_granted_keys(Role.READ, job.branch).covers_key(Key.parse(job.key))
 
 
 def _author_or_caller(rights: CallerRights, author: str) -> str:
@@ -109,27 +110,27 @@ def _author_or_caller(rights: CallerRights, author: str) -> str:
 
 
 def _require_readable(rights: CallerRights, call: C) -> C:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)
 
 
 def _require_key(rights: CallerRights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may not change a key on a branch."""
-    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
     rights.caller.require_key(keys, Role.WRITE, key)
 
 
 def _require_namespaces(rights: CallerRights, call: WriteFiles) -> None:
     """``Denied`` if a namespace above a new table is missing that the caller may not create."""
     caller = rights.caller
-    if caller.keys_everywhere(Role.WRITE).are_all:
+    if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
     branch = rights.or_default(call.branch)
-    keys = caller.keys(Role.WRITE, branch)
-    above = {parent for parent in call.key.parents if not keys.covers(parent)}
+    keys = caller.find_granted_keys(Role.WRITE, branch)
+    above = {parent for parent in call.key.parents if not keys.covers_key(parent)}
     if above:
         entries = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in entries}):

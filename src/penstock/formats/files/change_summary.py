@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import state_of
+from penstock.formats.files.files import decode_state
 from penstock.formats.files.trees import find_differences
 from penstock.kernel.objects import Objects
 from penstock.model.merges import ChangeSummary
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def summarize_change(objects: Objects, before: FilesTable | None, after: FilesTable | None) -> ChangeSummary:
     """What a change does to a table. How many rows its files have is not known."""
     added = removed = changed = bytes_added = bytes_removed = 0
-    for _, old_file, becomes in find_differences(objects, _root_of_tree(before), _root_of_tree(after)):
+    for _, old_file, becomes in find_differences(objects, _get_tree_root(before), _get_tree_root(after)):
         added += old_file is None
         removed += becomes is None
         changed += old_file is not None and becomes is not None
@@ -39,11 +39,11 @@ def missing_files(
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, the paths of those that the pool has no more."""
     addresses: dict[str, str] = {}
-    for path, _, becomes in find_differences(objects, _root_of_tree(before), _root_of_tree(after)):
+    for path, _, becomes in find_differences(objects, _get_tree_root(before), _get_tree_root(after)):
         if becomes is not None:
-            addresses[becomes.at(path)] = path
+            addresses[becomes.address_at(path)] = path
     return [addresses[address] for address in pool.missing(list(addresses))]
 
 
-def _root_of_tree(content: FilesTable | None) -> bytes:
-    return EMPTY_ROOT if content is None else state_of(content).root
+def _get_tree_root(content: FilesTable | None) -> bytes:
+    return EMPTY_ROOT if content is None else decode_state(content).root

@@ -19,7 +19,7 @@ import msgspec
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.files.content import FilesTable
 from penstock.model.content import AnyContent
-from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.encoding import ObjectId, encode, hash_parts, make_decoder
 from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT
 
@@ -56,7 +56,7 @@ class File(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="file"):
     checksum: str = ""
     """``sha256:…`` of its bytes, or ``etag:…`` as the storage calls them; empty if neither is known."""
 
-    def at(self, path: str) -> str:
+    def address_at(self, path: str) -> str:
         """Its whole address below the pool, as the file at a path."""
         return self.address + path if self.address.endswith("/") else self.address
 
@@ -97,8 +97,8 @@ class FilesState(msgspec.Struct, frozen=True, array_like=True):
     """How often the table was erased. Every state from then on has it, so that no earlier one is equal."""
 
 
-_decode_file = decoder(File).decode
-_decode_state = decoder(FilesState).decode
+_decode_file = make_decoder(File).decode
+_decode_state = make_decoder(FilesState).decode
 
 
 def encode_file(file: File) -> bytes:
@@ -119,7 +119,7 @@ def is_managed(content: AnyContent | None) -> bool:
     return isinstance(content, FilesTable) and content.state != b""
 
 
-def state_of(content: FilesTable) -> FilesState:
+def decode_state(content: FilesTable) -> FilesState:
     """What a content says; ``Damaged`` if it cannot be read."""
     try:
         state: FilesState = _decode_state(content.state)
@@ -128,7 +128,7 @@ def state_of(content: FilesTable) -> FilesState:
     return state
 
 
-def with_state(content: FilesTable, state: FilesState) -> FilesTable:
+def encode_state_into_table(content: FilesTable, state: FilesState) -> FilesTable:
     held = () if state.root == EMPTY_ROOT else (state.root,)
     return msgspec.structs.replace(content, state=_encode_state(state), held=held)
 
@@ -162,7 +162,7 @@ def check_prefix(prefix: str) -> str:
 def check_file(path: str, file: File) -> None:
     """``InvalidRequest`` for a file that no writer of this lake can have written."""
     check_path(path)
-    whole = file.at(path)
+    whole = file.address_at(path)
     if not _ADDRESS.fullmatch(file.address) or not _NAMED.isdisjoint(whole.split("/")):
         raise InvalidRequest(f"the address of '{path}' is not in the lake's file storage: {file.address!r}")
     _check_text(whole, "address", ADDRESS_MAX_BYTES)
@@ -183,17 +183,17 @@ def _check_text(text: str, subject: str, most: int) -> str:
     return text
 
 
-def new_folder(lake_id: str, fence: UUID, now_us: int) -> str:
+def make_folder_name(lake_id: str, fence: UUID, now_us: int) -> str:
     """The folder of an attempt below the pool. All that it writes lies there, and nothing else does."""
-    return f"{slice_of(lake_id, day_of(now_us))}/{fence.hex}/"
+    return f"{find_slice(lake_id, format_day(now_us))}/{fence.hex}/"
 
 
-def new_fence(branch: str, key: Key) -> UUID:
+def make_fence(branch: str, key: Key) -> UUID:
     """A fence for an attempt to write a table on a branch."""
-    return fence_for(branch, key, uuid4())
+    return make_repeatable_fence(branch, key, uuid4())
 
 
-def fence_for(branch: str, key: Key, at_random: UUID) -> UUID:
+def make_repeatable_fence(branch: str, key: Key, at_random: UUID) -> UUID:
     """The fence that a random id makes for a table on a branch, always the same: 60 of its bits, and a mark.
 
     Whoever knows the folder of an attempt, as readers of its table do, cannot commit what is there elsewhere.
@@ -214,15 +214,15 @@ def is_made_for_another(fence: str, branch: str, key: Key) -> bool:
 
 
 def _hash_branch_and_key(branch: str, key: Key, beginning: str) -> str:
-    return digest("fence", beginning, branch, str(key)).hex()[:12]
+    return hash_parts("fence", beginning, branch, str(key)).hex()[:12]
 
 
-def day_of(time_us: int) -> str:
+def format_day(time_us: int) -> str:
     """The day of a time, as ``20261115``."""
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y%m%d")
 
 
-def slice_of(lake_id: str, day: str) -> str:
+def find_slice(lake_id: str, day: str) -> str:
     """The folder below the pool for what a lake's jobs began to write on a day.
 
     Forks and copies may share a warehouse; each sweeps what was written for itself.

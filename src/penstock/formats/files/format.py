@@ -14,18 +14,24 @@ import msgspec
 
 from penstock.formats.files import change_summary, merge_rules
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
+from penstock.formats.files.files import (
+    FilesState,
+    check_prefix,
+    decode_state,
+    encode_state_into_table,
+    is_managed,
+)
 from penstock.formats.files.intents import (
     NAME,
     HistoryMark,
     WriteIntent,
-    check,
-    decode_asked,
+    check_write_intent,
+    decode_intent,
     decode_write,
     encode_write,
-    part_for_merges,
+    select_part_for_merges,
 )
-from penstock.formats.files.known_changes import WAY_OUT, was_changed
+from penstock.formats.files.known_changes import WAY_OUT, is_path_changed
 from penstock.formats.files.read_check import check_seen
 from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import (
@@ -75,7 +81,7 @@ class _CachedMerge(NamedTuple):
     answer: AppliedChange | FormatRefused
     is_much: bool
 
-    def holds(self, table: Table, question: _MergeQuestion) -> bool:
+    def is_still_valid(self, table: Table, question: _MergeQuestion) -> bool:
         """Whether the same is asked about a table to which nothing else was done."""
         if self.asked != question:
             return False
@@ -90,12 +96,12 @@ class _PreparedWrite(NamedTuple):
     applied: AppliedChange
 
     @property
-    def paths(self) -> int:
+    def path_count(self) -> int:
         """How many paths it takes to carry it out: those that it names, and those that it finds."""
         if "" in self.write.replaced or self.content is None or self.applied.content is None:
-            return self.write.paths
-        before, after = state_of(self.content), state_of(_require_files_table(self.applied.content))
-        return self.write.paths + max(0, before.files - after.files)
+            return self.write.path_count
+        before, after = decode_state(self.content), decode_state(_require_files_table(self.applied.content))
+        return self.write.path_count + max(0, before.files - after.files)
 
 
 class FilesFormat(Format):
@@ -112,10 +118,10 @@ class FilesFormat(Format):
         self._pool = pool
 
     def prepare(self, table: Table, change: Change) -> Any:
-        write_intent = decode_asked(change.intent)
+        write_intent = decode_intent(change.intent)
         if isinstance(write_intent, HistoryMark):
             return None
-        write = check(write_intent)
+        write = check_write_intent(write_intent)
         content = _require_managed(table.content)
         if content is not None:
             self.drop_erased(table, content)
@@ -124,14 +130,14 @@ class FilesFormat(Format):
     def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         content = _require_managed(table.content)
         if prepared is None:
-            write_intent = decode_asked(change.intent)
+            write_intent = decode_intent(change.intent)
             if isinstance(write_intent, HistoryMark):
                 return _apply_mark(content, write_intent)
-            return _apply_write(table, content, check(write_intent))
+            return _apply_write(table, content, check_write_intent(write_intent))
         if content == prepared.content:
             applied: AppliedChange = prepared.applied
             return applied
-        if prepared.paths > AT_TURN_MAX_PATHS:
+        if prepared.path_count > AT_TURN_MAX_PATHS:
             _prepare_again(table)
         return _apply_write(table, content, prepared.write)
 
@@ -148,21 +154,23 @@ class FilesFormat(Format):
             _require_managed(source),
         )
         is_as_it_was = target == before and not table.paths
-        if is_as_it_was and (target is None or comes is None or not was_changed(table.own)):
+        if is_as_it_was and (target is None or comes is None or not is_path_changed(table.own)):
             return AppliedChange(comes)
         if comes is None or (target is None and before is not None):
             raise FormatRefused(f"was dropped on one side and changed on the other; {WAY_OUT}")
         for prefix in table.paths:
             check_prefix(prefix)
         question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
-        merge = partial(merge_rules.merge, table, _table_objects(table), target, before, comes, intents)
+        merge = partial(
+            merge_rules.merge_files, table, _open_table_objects(table), target, before, comes, intents
+        )
         return _answer_merge(table, question, merge)
 
     def check_read(self, table: Table, old_content: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _require_managed(old_content), _require_managed(table.content)
         if before is None or now is None:
             raise FormatRefused("was created or deleted after this transaction had read it")
-        check_seen(_table_objects(table), state_of(before), state_of(now), parts)
+        check_seen(_open_table_objects(table), decode_state(before), decode_state(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return intents is None or any(
@@ -183,28 +191,32 @@ class FilesFormat(Format):
         if target == undone and not since.commits and not table.paths:
             return None
         question = _MergeQuestion(table.content, committed, previous, since, table.paths)
-        revert = partial(merge_rules.revert, table, _table_objects(table), target, undone, before, since)
+        revert = partial(
+            merge_rules.revert_files, table, _open_table_objects(table), target, undone, before, since
+        )
         return _answer_merge(table, question, revert)
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
-        return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
+        return isinstance(content, FilesTable) and is_managed(content) and decode_state(content).mark < first
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         # A state that was spared is brought back with the mark that all states have from then on.
         if not isinstance(content, FilesTable) or not self.is_before(content, first):
             return content
-        return with_state(content, msgspec.structs.replace(state_of(content), mark=first))
+        return encode_state_into_table(content, msgspec.structs.replace(decode_state(content), mark=first))
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return change_summary.summarize_change(_table_objects(table), _as_managed(before), _as_managed(after))
+        return change_summary.summarize_change(
+            _open_table_objects(table), _to_managed_table(before), _to_managed_table(after)
+        )
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         if self._pool is None:
             return ()
         return change_summary.missing_files(
-            _table_objects(table), self._pool(), _as_managed(before), _require_files_table(after)
+            _open_table_objects(table), self._pool(), _to_managed_table(before), _require_files_table(after)
         )
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
@@ -215,10 +227,10 @@ class FilesFormat(Format):
 def _apply_mark(content: FilesTable | None, mark: HistoryMark) -> AppliedChange:
     if content is None:
         raise FormatRefused("does not exist")
-    state = state_of(content)
+    state = decode_state(content)
     marked = msgspec.structs.replace(state, mark=max(state.mark, mark.number))
     return AppliedChange(
-        with_state(content, marked), intent=encode_write(WriteIntent())
+        encode_state_into_table(content, marked), intent=encode_write(WriteIntent())
     )  # nothing for a merge to replay
 
 
@@ -229,25 +241,32 @@ def _answer_merge(
 
     A refusal is remembered too, and counts as much work: how much it was is not known.
     """
-    note = "files answer", table.key, _table_state(merge_question.base), _table_state(merge_question.source)
+    note = (
+        "files answer",
+        table.key,
+        _encode_table_state(merge_question.base),
+        _encode_table_state(merge_question.source),
+    )
     merge_answer: _CachedMerge | None = table.notes.get(note)
-    if merge_answer is None or not merge_answer.holds(table, merge_question):
+    if merge_answer is None or not merge_answer.is_still_valid(table, merge_question):
         if merge_answer is not None and merge_answer.is_much:
             _prepare_again(table)
         try:
             finished_work = work()
         except FormatRefused as refused:
-            merge_answer = _CachedMerge(merge_question, _own_commits(table), refused, is_much=True)
+            merge_answer = _CachedMerge(merge_question, _find_own_commits(table), refused, is_much=True)
         else:
             is_much = finished_work.paths > AT_TURN_MAX_PATHS
-            merge_answer = _CachedMerge(merge_question, _own_commits(table), finished_work.applied, is_much)
+            merge_answer = _CachedMerge(
+                merge_question, _find_own_commits(table), finished_work.applied, is_much
+            )
         table.notes[note] = merge_answer
     if isinstance(merge_answer.answer, FormatRefused):
         raise merge_answer.answer
     return merge_answer.answer
 
 
-def _own_commits(table: Table) -> Sequence[LaterCommit] | None:
+def _find_own_commits(table: Table) -> Sequence[LaterCommit] | None:
     """What the branch did to the table, if that was looked up."""
     return table.own.commits if table.own is not None and table.own.is_known else None
 
@@ -260,7 +279,7 @@ def _prepare_again(table: Table) -> None:
         raise PrepareAgain
 
 
-def _table_state(content: AnyContent | None) -> bytes | None:
+def _encode_table_state(content: AnyContent | None) -> bytes | None:
     return None if content is None else _require_files_table(content).state
 
 
@@ -270,16 +289,18 @@ def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -
             raise FormatRefused("does not exist")
         content, state = FilesTable(), FilesState()
     else:
-        state = state_of(content)
-    changed = apply_write(_table_objects(table), state, write)
+        state = decode_state(content)
+    changed = apply_write(_open_table_objects(table), state, write)
     if changed is None:
         return AppliedChange(
             table.content, intent=encode_write(WriteIntent())
         )  # nothing for a merge to replay
-    return AppliedChange(with_state(content, changed[0]), changed[1], encode_write(part_for_merges(write)))
+    return AppliedChange(
+        encode_state_into_table(content, changed[0]), changed[1], encode_write(select_part_for_merges(write))
+    )
 
 
-def _table_objects(table: Table) -> Objects:
+def _open_table_objects(table: Table) -> Objects:
     assert table.objects is not None, "the kernel gives them"
     return table.objects
 
@@ -289,7 +310,7 @@ def _require_files_table(content: AnyContent) -> FilesTable:
     return content
 
 
-def _as_managed(content: AnyContent | None) -> FilesTable | None:
+def _to_managed_table(content: AnyContent | None) -> FilesTable | None:
     """The content if it is a managed table of files, else ``None``."""
     return content if isinstance(content, FilesTable) and is_managed(content) else None
 

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.files.files import File, FilesLayout, check_file, check_path, check_prefix
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 
 NAME: Final = "files"
 """Of the format."""
@@ -49,7 +49,7 @@ class WriteIntent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
     """Create the table if there is none."""
 
     @property
-    def paths(self) -> int:
+    def path_count(self) -> int:
         """How many paths it names."""
         return len(self.added) + len(self.put) + len(self.removed)
 
@@ -60,15 +60,15 @@ class HistoryMark(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
     number: int
 
 
-_decode = decoder(WriteIntent).decode
-_decode_asked = decoder(WriteIntent | HistoryMark).decode
+_decode = make_decoder(WriteIntent).decode
+_decode_asked = make_decoder(WriteIntent | HistoryMark).decode
 
 
 def encode_mark(mark: HistoryMark) -> bytes:
     return encode(mark)
 
 
-def decode_asked(data: bytes) -> WriteIntent | HistoryMark:
+def decode_intent(data: bytes) -> WriteIntent | HistoryMark:
     """What is asked of a table; ``Damaged`` if nothing is. A commit keeps writes only."""
     try:
         write_intent: WriteIntent | HistoryMark = _decode_asked(data)
@@ -90,12 +90,12 @@ def decode_write(data: bytes) -> WriteIntent:
     return write_intent
 
 
-def part_for_merges(write: WriteIntent) -> WriteIntent:
+def select_part_for_merges(write: WriteIntent) -> WriteIntent:
     """The part of a write that later merges need: replaced folders and the write's condition."""
     return WriteIntent(replaced=write.replaced, when=write.when)
 
 
-def check(write: WriteIntent) -> WriteIntent:
+def check_write_intent(write: WriteIntent) -> WriteIntent:
     """Return ``write`` if it can be carried out on some table; ``InvalidRequest`` if on none."""
     seen: set[str] = set()
     for path, file in (*write.added, *write.put):

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import MARKER, File, is_managed, is_same, state_of
+from penstock.formats.files.files import MARKER, File, decode_state, is_managed, is_same
 from penstock.formats.files.intents import decode_write
 from penstock.kernel.format import FormatRefused, LaterCommit, LaterCommitLookup, PathClash, Table
 from penstock.kernel.objects import Objects
@@ -29,17 +29,17 @@ from penstock.model.objects import EMPTY_ROOT
 WAY_OUT: Final = "take one side with the mode 'force' or 'drop', for the table or below a path"
 
 
-def root_of(content: AnyContent | None) -> ObjectId:
+def get_tree_root(content: AnyContent | None) -> ObjectId:
     """The root of a table's tree; that of an empty one where there is no table of files."""
     if isinstance(content, FilesTable) and is_managed(content):
-        return state_of(content).root
+        return decode_state(content).root
     return EMPTY_ROOT
 
 
-def was_changed(own: LaterCommitLookup | None) -> bool:
+def is_path_changed(own: LaterCommitLookup | None) -> bool:
     """Whether a branch changed the files of a table, also if they are as they were."""
     return own is not None and any(
-        change.before != change.after for change in map(TreeChange.of, own.commits)
+        change.before != change.after for change in map(TreeChange.from_later_commit, own.commits)
     )
 
 
@@ -56,17 +56,21 @@ def find_known_paths(
     undone there, and overwritten since, is not brought again.
     ``FormatRefused`` if it cannot be told whether rows that are to come again are there.
     """
-    files = trees.find(objects, ours, [change.path for change in changes])
+    files = trees.find_files(objects, ours, [change.path for change in changes])
     absent = [change for change in changes if not is_same(files.get(change.path), change.after)]
     added = {path: file for path, _, file in absent if file is not None}
     if not added or table.own is None:
         return set()
     removed = {path: file for path, file, after in absent if file is not None and after is None}
-    commits = [change for change in map(TreeChange.of, table.own.commits) if change.before != change.after]
+    commits = [
+        change
+        for change in map(TreeChange.from_later_commit, table.own.commits)
+        if change.before != change.after
+    ]
     if not any(added.keys() & changed for changed in map(partial(_find_changed, objects), commits)):
         return set()  # what is not here, and was never changed, was never here
     tracks = _FileTracks(objects, commits, added, removed, follows_rows=table.brings_undone)
-    tracks.follow()
+    tracks.follow_commits()
     known_paths = {*tracks.outcomes}
     if table.brings_undone:
         overwritten = {path for path in tracks.overwritten if path.startswith(tuple(known_folders))}
@@ -96,9 +100,18 @@ def find_unknown_removals(
         return set()
     removed = {path: file for path, file, after in changes if file is not None and after is None}
     own = () if table.own is None else table.own.commits
-    states = (ours, *(root for change in map(TreeChange.of, own) for root in (change.before, change.after)))
+    states = (
+        ours,
+        *(
+            root
+            for change in map(TreeChange.from_later_commit, own)
+            for root in (change.before, change.after)
+        ),
+    )
     for root in dict.fromkeys(states):
-        removed = {path: removed[path] for path in removed.keys() - trees.find(objects, root, [*removed])}
+        removed = {
+            path: removed[path] for path in removed.keys() - trees.find_files(objects, root, [*removed])
+        }
     return {path for path in removed if path.rpartition("/")[2] != MARKER}
 
 
@@ -119,9 +132,9 @@ def find_known_folders(
     own = () if table.own is None else table.own.commits
     for folder in folders:
         commits = [
-            TreeChange.of(commit)
+            TreeChange.from_later_commit(commit)
             for commit in own
-            if any(folder.startswith(other) for other in replaced_folders(commit.intents or ()))
+            if any(folder.startswith(other) for other in list_replaced_folders(commit.intents or ()))
         ]
         if not commits:
             continue
@@ -133,7 +146,7 @@ def find_known_folders(
         came = [path for commit in commits for path in _find_new(objects, commit, added)]
         if came and table.brings_undone:
             changes = [trees.FileDifference(path, None, added[path]) for path in came]
-            files = trees.find(objects, ours, came)
+            files = trees.find_files(objects, ours, came)
             is_there = any(is_same(files.get(path), added[path]) for path in came)
             came = [*came] if is_there else [*find_known_paths(table, objects, ours, changes)]
         if came:
@@ -141,7 +154,7 @@ def find_known_folders(
     return known_folders
 
 
-def replaced_folders(intents: Iterable[bytes]) -> list[str]:
+def list_replaced_folders(intents: Iterable[bytes]) -> list[str]:
     """The folders that some writes replaced."""
     return [prefix for intent in intents if intent for prefix in decode_write(intent).replaced]
 
@@ -153,7 +166,7 @@ def _find_changed(objects: Objects, commit: TreeChange) -> set[str]:
 
 def _find_new(objects: Objects, commit: TreeChange, files: Mapping[str, File]) -> list[str]:
     """The paths of those of some files that a commit added."""
-    before, after = (trees.find(objects, root, [*files]) for root in (commit.before, commit.after))
+    before, after = (trees.find_files(objects, root, [*files]) for root in (commit.before, commit.after))
     return [
         path
         for path, file in files.items()
@@ -183,12 +196,14 @@ class TreeChange(NamedTuple):
     """The folders that it replaced."""
 
     @classmethod
-    def of(cls, commit: LaterCommit) -> TreeChange:
-        after = root_of(commit.after)
+    def from_later_commit(cls, commit: LaterCommit) -> TreeChange:
+        after = get_tree_root(commit.after)
         # Of a commit whose parents have expired, it is not known what it changed.
-        before = root_of(commit.before[0]) if commit.before else after
+        before = get_tree_root(commit.before[0]) if commit.before else after
         is_write = commit.intents is not None and not commit.is_merge
-        return cls(before, after, is_write, commit.is_merge, tuple(replaced_folders(commit.intents or ())))
+        return cls(
+            before, after, is_write, commit.is_merge, tuple(list_replaced_folders(commit.intents or ()))
+        )
 
     def find_files(self, objects: Objects) -> _ChangedFiles:
         differences = [*trees.find_differences(objects, self.before, self.after)]
@@ -239,11 +254,11 @@ class _FileTracks:
         self.doubts: dict[str, str] = {}
         """Files that an undo brought from elsewhere when it took the file at a path."""
 
-    def follow(self) -> None:
+    def follow_commits(self) -> None:
         for number, commit in enumerate(self._commits):
             paths = [*self._holders, *self._removed]
-            before = trees.find(self._objects, commit.before, paths)
-            after = trees.find(self._objects, commit.after, paths)
+            before = trees.find_files(self._objects, commit.before, paths)
+            after = trees.find_files(self._objects, commit.after, paths)
             had, lost = self._find_held(before), self._find_held(before, without=after)
             if lost and number < self._followed:
                 self._follow_rows(number, commit, lost)
@@ -280,7 +295,7 @@ class _FileTracks:
         }
 
     def _find_holders(self, root: ObjectId) -> dict[str, File]:
-        return trees.find(self._objects, root, [*self._holders])
+        return trees.find_files(self._objects, root, [*self._holders])
 
     def _follow_rows(self, number: int, commit: TreeChange, lost: set[str]) -> None:
         """Note the files into which a commit may have put rows of files that it removed."""
@@ -304,7 +319,7 @@ class _FileTracks:
         remaining = dict(files)
         for commit in self._commits[:number]:
             for root in (commit.before, commit.after):
-                found_files = trees.find(self._objects, root, [*remaining])
+                found_files = trees.find_files(self._objects, root, [*remaining])
                 remaining = {
                     path: file for path, file in remaining.items() if not is_same(found_files.get(path), file)
                 }
@@ -349,7 +364,9 @@ def find_rewritten(
     table: Table, objects: Objects, origin: ObjectId, theirs: ObjectId, ours: ObjectId
 ) -> RewrittenFiles:
     """What became of rows in files that the source removed, where both sides had the files."""
-    source_writes = [*map(TreeChange.of, table.theirs.commits)] if table.theirs is not None else []
+    source_writes = (
+        [*map(TreeChange.from_later_commit, table.theirs.commits)] if table.theirs is not None else []
+    )
     if table.is_repeated:
         source_writes = [TreeChange(origin, theirs, is_write=True, is_merge=False)]
     source_changes = [write.find_files(objects) for write in source_writes if write.is_write]
@@ -357,18 +374,18 @@ def find_rewritten(
     if not source_changes:
         return RewrittenFiles({}, set())
     own_commits = () if table.own is None else table.own.commits
-    own_changes = [change.find_files(objects) for change in map(TreeChange.of, own_commits)]
+    own_changes = [change.find_files(objects) for change in map(TreeChange.from_later_commit, own_commits)]
     removed: dict[str, File] = {}
     rewritten: set[str] = set()
     for files in source_changes:
         if not _has_any(objects, own_changes, ours, files.added):
             removed |= files.removed
             rewritten |= files.find_rewritten(files.removed)
-    remaining = trees.find(objects, theirs, [*removed])
+    remaining = trees.find_files(objects, theirs, [*removed])
     removed = {path: file for path, file in removed.items() if not is_same(remaining.get(path), file)}
     if not removed:
         return RewrittenFiles({}, set())
-    first, now = (trees.find(objects, root, [*removed]) for root in (origin, ours))
+    first, now = (trees.find_files(objects, root, [*removed]) for root in (origin, ours))
     still_here = {
         path: now[path]
         for path, file in removed.items()
@@ -387,7 +404,7 @@ def find_rewritten(
 def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]) -> set[str]:
     """Of files that a table had, the paths of those whose rows later commits may have written into others."""
     rewritten: set[str] = set()
-    for change in map(TreeChange.of, since.commits):
+    for change in map(TreeChange.from_later_commit, since.commits):
         if change.is_write:
             changed = change.find_files(objects)
             rewritten |= changed.find_rewritten(changed.find_removed(files))
@@ -418,7 +435,7 @@ def _has_any(
     objects: Objects, own: Iterable[_ChangedFiles], ours: ObjectId, files: Mapping[str, File]
 ) -> bool:
     """Whether the target has one of some files, or had it: then it has the commit that added them."""
-    now = trees.find(objects, ours, [*files])
+    now = trees.find_files(objects, ours, [*files])
     return any(
         is_same(target_files[path], files[path])
         for target_files in (now, *(changed.added for changed in own))

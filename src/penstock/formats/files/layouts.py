@@ -44,7 +44,7 @@ def find_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDifference
         return LayoutDifference(f"of the format '{layout.format}'", f"'{other.format}'")
     if layout.partition_by != other.partition_by:
         return LayoutDifference(_describe_partitions(layout), f"files {_describe_partitions(other)}")
-    if layout.format not in SELF_TOLD and _reader_options(layout) != _reader_options(other):
+    if layout.format not in SELF_TOLD and _list_reader_options(layout) != _list_reader_options(other):
         return LayoutDifference(
             f"written with {_describe_options(layout)}", f"files with {_describe_options(other)}"
         )
@@ -53,7 +53,7 @@ def find_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDifference
 
 def unite_layouts(layout: FilesLayout, other: FilesLayout) -> FilesLayout:
     """The second layout with the columns of both, for two layouts whose files do not mix."""
-    fields_before, coming = _schema_fields(layout), _schema_fields(other)
+    fields_before, coming = _list_schema_fields(layout), _list_schema_fields(other)
     if fields_before is None or coming is None:
         return other if fields_before is None else msgspec.structs.replace(other, schema=layout.schema)
     names = {field["name"] for field in fields_before}
@@ -67,7 +67,7 @@ def unite_layouts(layout: FilesLayout, other: FilesLayout) -> FilesLayout:
 def with_partition_columns(layout: FilesLayout, known_layout: FilesLayout) -> FilesLayout:
     """A layout with the types of partition columns that only another one tells: a job that writes into the
     folder of a partition does not know them."""
-    fields, more = _schema_fields(layout), _schema_fields(known_layout)
+    fields, more = _list_schema_fields(layout), _list_schema_fields(known_layout)
     if fields is None or more is None:
         return layout
     names_in_schema = {field["name"].lower() for field in fields}
@@ -83,7 +83,7 @@ def with_partition_columns(layout: FilesLayout, known_layout: FilesLayout) -> Fi
 
 
 def _find_column_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDifference | None:
-    columns_before, coming = _columns_in_files(layout), _columns_in_files(other)
+    columns_before, coming = _list_columns_in_files(layout), _list_columns_in_files(other)
     if columns_before is None or coming is None:
         return None
     if layout.format in BY_PLACE and [*columns_before] != [*coming]:
@@ -104,7 +104,7 @@ def _find_column_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDi
     return None
 
 
-def _schema_fields(layout: FilesLayout) -> list[dict[str, Any]] | None:
+def _list_schema_fields(layout: FilesLayout) -> list[dict[str, Any]] | None:
     """The columns, as Spark tells them; ``None`` if they are not known."""
     try:
         schema = msgspec.json.decode(layout.schema or "null")
@@ -114,26 +114,28 @@ def _schema_fields(layout: FilesLayout) -> list[dict[str, Any]] | None:
     return fields if isinstance(fields, list) else None
 
 
-def _columns_in_files(layout: FilesLayout) -> dict[str, Any] | None:
+def _list_columns_in_files(layout: FilesLayout) -> dict[str, Any] | None:
     """The types of the columns that are in the files, not in their paths."""
-    fields, outside = _schema_fields(layout), {name.lower() for name in layout.partition_by}
+    fields, outside = _list_schema_fields(layout), {name.lower() for name in layout.partition_by}
     if fields is None:
         return None
     return {
-        field["name"]: _comparable_type(field["type"])
+        field["name"]: _make_comparable_type(field["type"])
         for field in fields
         if field["name"].lower() not in outside
     }
 
 
-def _comparable_type(kind: Any) -> Any:
+def _make_comparable_type(kind: Any) -> Any:
     """A type without what files of it may differ in: whether values may be missing, and remarks."""
     if isinstance(kind, dict):
-        return {name: _comparable_type(value) for name, value in kind.items() if name not in _NOT_OF_THE_TYPE}
-    return [_comparable_type(part) for part in kind] if isinstance(kind, list) else kind
+        return {
+            name: _make_comparable_type(value) for name, value in kind.items() if name not in _NOT_OF_THE_TYPE
+        }
+    return [_make_comparable_type(part) for part in kind] if isinstance(kind, list) else kind
 
 
-def _reader_options(layout: FilesLayout) -> dict[str, str]:
+def _list_reader_options(layout: FilesLayout) -> dict[str, str]:
     """The options that differ from what a reader does without any."""
     options = {}
     for option, value in layout.options.items():
@@ -150,7 +152,7 @@ def _describe_partitions(layout: FilesLayout) -> str:
 
 def _describe_options(layout: FilesLayout) -> str:
     return (
-        ", ".join(f"{name}={value!r}" for name, value in sorted(_reader_options(layout).items()))
+        ", ".join(f"{name}={value!r}" for name, value in sorted(_list_reader_options(layout).items()))
         or "no options"
     )
 

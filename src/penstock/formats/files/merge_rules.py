@@ -22,7 +22,15 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import MARKER, File, FilesLayout, FilesState, is_same, state_of, with_state
+from penstock.formats.files.files import (
+    MARKER,
+    File,
+    FilesLayout,
+    FilesState,
+    decode_state,
+    encode_state_into_table,
+    is_same,
+)
 from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write, encode_write
 from penstock.formats.files.known_changes import (
     WAY_OUT,
@@ -31,11 +39,11 @@ from penstock.formats.files.known_changes import (
     find_rewritten,
     find_rewritten_since,
     find_unknown_removals,
-    replaced_folders,
-    root_of,
+    get_tree_root,
+    list_replaced_folders,
 )
 from penstock.formats.files.layouts import find_difference, unite_layouts
-from penstock.formats.files.table_changes import count_remaining_files, with_changes
+from penstock.formats.files.table_changes import apply_changes, count_remaining_files
 from penstock.kernel.format import (
     AppliedChange,
     FormatRefused,
@@ -64,7 +72,7 @@ class IncomingChanges(NamedTuple):
     changes: dict[str, File | None]
     there: dict[str, File]
 
-    def take(self, path: str, now: File | None, file: File | None) -> None:
+    def take_file(self, path: str, now: File | None, file: File | None) -> None:
         self.changes[path] = file
         if now is not None:
             self.there[path] = now
@@ -77,7 +85,7 @@ class MergedState(NamedTuple):
     paths: int
 
 
-def merge(
+def merge_files(
     table: Table,
     objects: Objects,
     target: FilesTable | None,
@@ -96,9 +104,11 @@ def merge(
             "is a different table on the other side; rename one of the two, or take one side with the "
             "mode 'force' or 'drop'"
         )
-    here = with_state(source, FilesState()) if target is None else target
-    sides = MergeStates(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
-    coming = _forced_changes(table, objects, sides)
+    here = encode_state_into_table(source, FilesState()) if target is None else target
+    sides = MergeStates(
+        FilesState() if base is None else decode_state(base), decode_state(source), decode_state(here)
+    )
+    coming = _find_forced_changes(table, objects, sides)
     looked_at = 0
     if _merge_mode_of_path(table.paths, "") is MergeMode.NORMAL or any(
         mode is MergeMode.NORMAL for mode in table.paths.values()
@@ -114,9 +124,9 @@ def merge(
         elif not coming.changes:
             return MergedState(AppliedChange(target), 0)
     layout = _merge_layouts(objects, sides, coming)
-    merged, blobs = with_changes(objects, sides.ours, coming.changes, coming.there, layout)
+    merged, blobs = apply_changes(objects, sides.ours, coming.changes, coming.there, layout)
     intent, is_opaque = _intent_for_later_merges(table.paths, intents)
-    content = None if target is None and not coming.changes else with_state(here, merged)
+    content = None if target is None and not coming.changes else encode_state_into_table(here, merged)
     return MergedState(AppliedChange(content, blobs, intent, is_opaque), looked_at + len(coming.changes))
 
 
@@ -151,7 +161,7 @@ def is_more_than_files(write: WriteIntent) -> bool:
     return bool(write.replaced) or write.when is not WriteCondition.ALWAYS
 
 
-def revert(
+def revert_files(
     table: Table,
     objects: Objects,
     target: FilesTable,
@@ -168,18 +178,18 @@ def revert(
     even if it is now as the write left it. Only the very file that the write added goes also if it came again
     since: by nothing but a repetition of the write.
     """
-    sides = MergeStates(state_of(committed), state_of(previous), state_of(target))
-    coming = _forced_changes(table, objects, sides)
-    kept_changes = _as_left(table, objects, sides)
-    written = _last_writes(objects, since, kept_changes)
+    sides = MergeStates(decode_state(committed), decode_state(previous), decode_state(target))
+    coming = _find_forced_changes(table, objects, sides)
+    kept_changes = _find_unchanged_paths(table, objects, sides)
+    written = _find_last_writes(objects, since, kept_changes)
     own_files = _find_paths_with_same_file(objects, sides, kept_changes)
     settled = {
         path
         for path, later_commit in written.items()
         if later_commit.intents is not None and not later_commit.is_parallel and path not in own_files
     }
-    replaced = _outermost_folders(replaced_folders(since.after or ()))
-    news = _normal_differences(table, objects, sides, replaced)
+    replaced = _find_outermost_folders(list_replaced_folders(since.after or ()))
+    news = _find_single_path_changes(table, objects, sides, replaced)
     _check_rewritten(objects, sides, since, news)
     looked_at = _merge_paths(objects, sides, news, coming, settled)
     is_as_left = target == committed and not table.paths
@@ -187,16 +197,18 @@ def revert(
     _check_taken(table, objects, sides, since, replaced, coming)
     if is_as_left and len(coming.changes) == len(kept_changes):
         return MergedState(AppliedChange(previous), looked_at)
-    merged, blobs = with_changes(
+    merged, blobs = apply_changes(
         objects, sides.ours, coming.changes, coming.there, _merge_layouts(objects, sides, coming)
     )
-    return MergedState(AppliedChange(with_state(target, merged), blobs), looked_at + len(coming.changes))
+    return MergedState(
+        AppliedChange(encode_state_into_table(target, merged), blobs), looked_at + len(coming.changes)
+    )
 
 
-def _as_left(table: Table, objects: Objects, sides: MergeStates) -> list[str]:
+def _find_unchanged_paths(table: Table, objects: Objects, sides: MergeStates) -> list[str]:
     """The paths of a write that are now as it left them."""
-    news = _normal_differences(table, objects, sides)
-    files = trees.find(objects, sides.ours.root, [difference.path for difference in news])
+    news = _find_single_path_changes(table, objects, sides)
+    files = trees.find_files(objects, sides.ours.root, [difference.path for difference in news])
     return [difference.path for difference in news if is_same(files.get(difference.path), difference.before)]
 
 
@@ -206,7 +218,7 @@ def _check_rewritten(
     """``FormatRefused`` if rows of the write are in other files by now: nobody could find them there, and
     what the write removed may hold the same rows."""
     files = {path: file for path, file, after in news if file is not None and after is None}
-    now = trees.find(objects, sides.ours.root, [*files])
+    now = trees.find_files(objects, sides.ours.root, [*files])
     absent = {path: file for path, file in files.items() if path not in now}
     rewritten = find_rewritten_since(objects, since, absent) if absent else set()
     if rewritten:
@@ -221,20 +233,22 @@ def _check_rewritten(
 
 def _find_paths_with_same_file(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
     """Of paths that are as a write left them, those at which its own file is, and no other of equal bytes."""
-    files, now = (trees.find(objects, side.root, paths) for side in (sides.origin, sides.ours))
+    files, now = (trees.find_files(objects, side.root, paths) for side in (sides.origin, sides.ours))
     return {path for path, file in files.items() if file == now.get(path)}
 
 
-def _last_writes(objects: Objects, since: LaterCommitLookup, paths: Sequence[str]) -> dict[str, LaterCommit]:
+def _find_last_writes(
+    objects: Objects, since: LaterCommitLookup, paths: Sequence[str]
+) -> dict[str, LaterCommit]:
     """The last commit that wrote or removed each of some paths, if any did. A merge only brings files: it
     has each path as one of its parents does."""
     later_commits: dict[str, LaterCommit] = {}
     for commit in since.commits if paths else ():
-        now, *before = (root_of(content) for content in (commit.after, *commit.before))
+        now, *before = (get_tree_root(content) for content in (commit.after, *commit.before))
         if now in before:
             continue
-        files = trees.find(objects, now, paths)
-        parents = [trees.find(objects, root, paths) for root in before]
+        files = trees.find_files(objects, now, paths)
+        parents = [trees.find_files(objects, root, paths) for root in before]
         for path in paths:
             if all(files.get(path) != parent.get(path) for parent in parents):
                 later_commits[path] = commit
@@ -263,7 +277,9 @@ def _check_former(
         raise FormatRefused(
             f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
         )
-    folders = tuple(replaced_folders(intent for commit in since.commits for intent in commit.intents or ()))
+    folders = tuple(
+        list_replaced_folders(intent for commit in since.commits for intent in commit.intents or ())
+    )
     for path in former:
         if path.startswith(folders) and is_unknown:
             raise FormatRefused(
@@ -287,20 +303,20 @@ def _check_taken(
 ) -> None:
     """``FormatRefused`` if the write replaced folders on a branch, and a merge of it took files that others
     had there: they are no part of what the write did, and would stay away."""
-    folders = _outermost_folders(replaced_folders(since.undone))
+    folders = _find_outermost_folders(list_replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
         for content in merge.other_side:
             had = {
                 path: file
                 for prefix in folders
                 for path, file, _ in trees.find_differences(
-                    objects, root_of(content), root_of(merge.after), prefix
+                    objects, get_tree_root(content), get_tree_root(merge.after), prefix
                 )
                 if file is not None and not path.startswith(tuple(replaced))
                 if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
             }
-            becomes = {**trees.find(objects, sides.ours.root, [*had]), **incoming.changes}
-            written = _last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
+            becomes = {**trees.find_files(objects, sides.ours.root, [*had]), **incoming.changes}
+            written = _find_last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
             for path, file in had.items():
                 if path not in written and not is_same(becomes.get(path), file):
                     raise FormatRefused(
@@ -309,15 +325,15 @@ def _check_taken(
                     )
 
 
-def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> IncomingChanges:
+def _find_forced_changes(table: Table, objects: Objects, sides: MergeStates) -> IncomingChanges:
     """The changes that make the target equal to the source in folders that are merged with ``FORCE``."""
     coming = IncomingChanges({}, {})
-    for prefix in _outermost_folders(
+    for prefix in _find_outermost_folders(
         prefix for prefix, mode in table.paths.items() if mode is MergeMode.FORCE
     ):
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _merge_mode_of_path(table.paths, path) is MergeMode.FORCE:
-                coming.take(path, now, file)
+                coming.take_file(path, now, file)
     return coming
 
 
@@ -326,14 +342,14 @@ def _take_all(
 ) -> None:
     """The target is as it was: whatever the source did, but for what the target had and has undone, unless
     it ``knows_paths`` by no file, and for paths that are treated otherwise."""
-    news = _normal_differences(table, objects, sides)
+    news = _find_single_path_changes(table, objects, sides)
     known_paths = find_known_paths(table, objects, sides.ours.root, news) if knows_paths else ()
     for path, now, file in news:
         if path not in known_paths:
-            incoming.take(path, now, file)
+            incoming.take_file(path, now, file)
 
 
-def _normal_differences(
+def _find_single_path_changes(
     table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str] = ()
 ) -> list[trees.FileDifference]:
     """What the source did to single paths, but below folders that were replaced, and to paths that are
@@ -351,14 +367,14 @@ def _replay_source_writes(
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""
     origin, theirs, ours = (side.root for side in sides)
-    folders = set(replaced_folders(intents))
+    folders = set(list_replaced_folders(intents))
     known_folders = find_known_folders(table, objects, origin, theirs, ours, folders)
     replaced = _folders_to_replace(table, intents, known_folders)
     for prefix in replaced:
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL:
-                incoming.take(path, now, file)
-    news = _normal_differences(table, objects, sides, replaced)
+                incoming.take_file(path, now, file)
+    news = _find_single_path_changes(table, objects, sides, replaced)
     known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
     looked_at = _merge_paths(objects, sides, news, incoming, known_paths)
     _settle_rewritten(table, objects, sides, replaced, incoming)
@@ -383,7 +399,7 @@ def _settle_rewritten(
             not path.startswith(tuple(replaced))
             and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
         ):
-            incoming.take(path, file, None)
+            incoming.take_file(path, file, None)
     clashes = [
         PathClash(path, "a file", "no file")
         for path in sorted(rewritten.on_both_sides)
@@ -401,18 +417,20 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
     """The folders that the source replaced since the sides parted, but those of which the target has that
     already; ``FormatRefused`` if no order tells."""
     if table.crossed is None:
-        return _outermost_folders(folder for folder in replaced_folders(intents) if folder not in known)
+        return _find_outermost_folders(
+            folder for folder in list_replaced_folders(intents) if folder not in known
+        )
     earlier = Counter(table.crossed.earlier)
-    later = replaced_folders((Counter(intents) - earlier).elements())
-    replaced = _outermost_folders(folder for folder in later if folder not in known)
+    later = list_replaced_folders((Counter(intents) - earlier).elements())
+    replaced = _find_outermost_folders(folder for folder in later if folder not in known)
     behind = [
         folder
-        for folder in replaced_folders(earlier)
+        for folder in list_replaced_folders(earlier)
         if not folder.startswith(tuple(replaced)) and folder not in known
     ]
     if behind and table.crossed.target is None:
         raise FormatRefused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
-    ours = replaced_folders(table.crossed.target or ())
+    ours = list_replaced_folders(table.crossed.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
             where = f" below '{prefix}'" if prefix else ""
@@ -434,14 +452,14 @@ def _merge_paths(
     Nothing is brought to paths that are settled otherwise.
     """
     news = [difference for difference in differences if difference.path not in settled]
-    files = trees.find(objects, sides.ours.root, [difference.path for difference in news])
+    files = trees.find_files(objects, sides.ours.root, [difference.path for difference in news])
     clashes: list[PathClash] = []
     for path, old_file, file in news:
         now = files.get(path)
         if is_same(now, file):
             continue
         if is_same(now, old_file) or path.rpartition("/")[2] == MARKER:
-            incoming.take(path, now, file)
+            incoming.take_file(path, now, file)
         else:
             clashes.append(PathClash(path, _describe_file(path, old_file), _describe_file(path, now)))
     if clashes:
@@ -467,7 +485,7 @@ def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
     return False
 
 
-def _outermost_folders(prefixes: Iterable[str]) -> list[str]:
+def _find_outermost_folders(prefixes: Iterable[str]) -> list[str]:
     """Folders without those that lie in another one of them."""
     outermost: list[str] = []
     for prefix in sorted(set(prefixes)):
@@ -487,7 +505,7 @@ def _merge_mode_of_path(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
 def _describe_file(path: str, file: File | None) -> str:
     if file is None:
         return "no file"
-    return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
+    return f"{file.address_at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
 def _merge_layouts(objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> FilesLayout:

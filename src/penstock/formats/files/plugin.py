@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import USAGE, state_of
+from penstock.formats.files.files import USAGE, decode_state
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
 from penstock.formats.files.lake.calls import CALLS
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.formats.files.lake.sweep_calls import CALLS as CARE_CALLS
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.formats.files.table_check import FilesCheck
 from penstock.formats.plugin import DescribedTable, Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
 from penstock.kernel.format import Format
-from penstock.kernel.jobs import job_rows
+from penstock.kernel.jobs import read_job_rows
 from penstock.kernel.objects import Objects
 from penstock.lake.answers import SweptFiles
 from penstock.lake.call import Call
@@ -47,7 +47,7 @@ class FilesPlugin(FormatPlugin):
 
     @cached_property
     def rules(self) -> Format:
-        return FilesFormat(lambda: self.lake.places.at(pool_of(self.lake.warehouse)))
+        return FilesFormat(lambda: self.lake.places.open_place(find_pool(self.lake.warehouse)))
 
     @cached_property
     def answers(self) -> FilesHandlers:
@@ -64,7 +64,7 @@ class FilesPlugin(FormatPlugin):
 
     @classmethod
     def describe_version(cls, content: FilesTable) -> str:
-        files = state_of(content).files
+        files = decode_state(content).files
         return f"{files:,} file" if files == 1 else f"{files:,} files"
 
     @classmethod
@@ -90,16 +90,16 @@ class FilesPlugin(FormatPlugin):
         from penstock.formats.files.lake.audit_rows import FileRows
         from penstock.formats.files.lake.proposed_files import ProposedFiles
 
-        state = state_of(table.content)
+        state = decode_state(table.content)
         files = ProposedFiles(table.objects, table.places, table.warehouse, table.key, state.root)
-        return FileRows(table.key, files, state.layout).begin
+        return FileRows(table.key, files, state.layout).begin_reading
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
-        from penstock.formats.files.lake.needed_files import needed_folder
+        from penstock.formats.files.lake.needed_files import make_needed_folder
 
         if self.lake.warehouse:
-            pool = self.lake.places.at(pool_of(self.lake.warehouse))
-            yield needed_folder(self.lake.kernel, pool, problems, progress)
+            pool = self.lake.places.open_place(find_pool(self.lake.warehouse))
+            yield make_needed_folder(self.lake.kernel, pool, problems, progress)
 
     def missing_files(self) -> MissingPoolFiles:
         from penstock.formats.files.lake.missing_files import MissingPoolFiles
@@ -118,22 +118,22 @@ class FilesPlugin(FormatPlugin):
 
     @property
     def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
-        return {SweepFiles: self._sweep}
+        return {SweepFiles: self._sweep_pool}
 
-    def _sweep(self, call: SweepFiles, progress: Progress) -> SweptFiles:
+    def _sweep_pool(self, call: SweepFiles, progress: Progress) -> SweptFiles:
         lake = self.lake
         if not lake.warehouse or not self._may_have_files():
             return SweptFiles(dry_run=call.dry_run)
         from penstock.formats.files.lake.sweep import FilesSweep
 
-        return FilesSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress).run()
+        return FilesSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress).sweep_pool()
 
     def _may_have_files(self) -> bool:
         """Whether a table of files, or a job that writes one, may ever have been begun.
 
         If not, a sweep does not fail when the storage does not answer.
         """
-        if any(True for _ in job_rows(self.lake.kernel.store)) or self.lake.has_any_tables():
+        if any(True for _ in read_job_rows(self.lake.kernel.store)) or self.lake.has_any_tables():
             return True
         from penstock.formats.files.lake.sweep import has_slices
 

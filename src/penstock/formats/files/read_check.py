@@ -65,4 +65,4 @@ def _is_same(file_difference: trees.FileDifference) -> bool:
 
 
 def _describe_file(path: str, file: File | None) -> str:
-    return "no file" if file is None else f"{file.at(path)}, {file.size} bytes"
+    return "no file" if file is None else f"{file.address_at(path)}, {file.size} bytes"

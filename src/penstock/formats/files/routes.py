@@ -43,7 +43,7 @@ def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
     return handle
 
 
-def _read(ask: RouteRequest) -> FilesToRead:
+def _answer_session_read(ask: RouteRequest) -> FilesToRead:
     return read_files(SessionCaller(ask.catalogue.do), ask.body)
 
 
@@ -66,7 +66,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=READS + READ,
-        handle=_read,
+        handle=_answer_session_read,
         summary="List the files of the table that a path of a Spark session is mapped to",
         description=_DESCRIPTION,
         body=SessionRead,

@@ -34,10 +34,10 @@ def apply_write(objects: Objects, state: FilesState, write: WriteIntent) -> tupl
     whole = "" in write.replaced
     if whole:
         state = msgspec.structs.replace(state, root=EMPTY_ROOT, files=0, size=0)
-    gone = {} if whole else _files_below(objects, state, write.replaced)
+    gone = {} if whole else _list_files_below(objects, state, write.replaced)
     changes: dict[str, File | None] = dict.fromkeys(gone)
     coming = dict(write.added) | dict(write.put)
-    files = trees.find(objects, state.root, [*coming, *write.removed])
+    files = trees.find_files(objects, state.root, [*coming, *write.removed])
     _check_removed(write.removed, files, gone)
     _check_added(write.added, files, gone)
     changes |= dict.fromkeys(write.removed)
@@ -48,8 +48,8 @@ def apply_write(objects: Objects, state: FilesState, write: WriteIntent) -> tupl
         if write.layout is None
         else count_remaining_files(objects, state, [path for path in known_files if path in changes])
     )
-    return with_changes(
-        objects, state, changes, known_files, _next_layout(state.layout, write, remaining_files)
+    return apply_changes(
+        objects, state, changes, known_files, _choose_next_layout(state.layout, write, remaining_files)
     )
 
 
@@ -57,12 +57,14 @@ def count_remaining_files(objects: Objects, state: FilesState, touched: Collecti
     """How many files a table has beside some: of those that are read, which the marker is not."""
     remaining_files = state.files - len(touched)
     has_marker = (
-        remaining_files > 0 and MARKER not in touched and MARKER in trees.find(objects, state.root, [MARKER])
+        remaining_files > 0
+        and MARKER not in touched
+        and MARKER in trees.find_files(objects, state.root, [MARKER])
     )
     return remaining_files - has_marker
 
 
-def with_changes(
+def apply_changes(
     objects: Objects,
     state: FilesState,
     changes: dict[str, File | None],
@@ -89,7 +91,7 @@ def _sum_sizes(files: Iterable[File]) -> int:
     return sum(file.size for file in files)
 
 
-def _files_below(objects: Objects, state: FilesState, prefixes: Iterable[str]) -> dict[str, File]:
+def _list_files_below(objects: Objects, state: FilesState, prefixes: Iterable[str]) -> dict[str, File]:
     """The files below some folders."""
     files: dict[str, File] = {}
     for prefix in prefixes:
@@ -98,11 +100,11 @@ def _files_below(objects: Objects, state: FilesState, prefixes: Iterable[str]) -
 
 
 def _check_expected(objects: Objects, state: FilesState, write: WriteIntent) -> None:
-    files = trees.find(objects, state.root, [path for path, _ in write.expected])
+    files = trees.find_files(objects, state.root, [path for path, _ in write.expected])
     clashes = [
-        PathClash(path, expected_address or NO_FILE, file.at(path) if file is not None else NO_FILE)
+        PathClash(path, expected_address or NO_FILE, file.address_at(path) if file is not None else NO_FILE)
         for path, expected_address in write.expected
-        if (None if (file := files.get(path)) is None else file.at(path)) != expected_address
+        if (None if (file := files.get(path)) is None else file.address_at(path)) != expected_address
     ]
     if clashes:
         is_there = all(clash.expected == NO_FILE for clash in clashes)
@@ -120,7 +122,7 @@ def _check_removed(removed: Iterable[str], files: dict[str, File], gone: dict[st
 
 def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone: dict[str, File]) -> None:
     clashes = [
-        PathClash(path, NO_FILE, files[path].at(path))
+        PathClash(path, NO_FILE, files[path].address_at(path))
         for path, _ in added
         if path in files and path not in gone
     ]
@@ -128,7 +130,7 @@ def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone
         raise FormatRefused(THERE_ALREADY, clashes=clashes)
 
 
-def _next_layout(layout: FilesLayout, write: WriteIntent, remaining_files: int) -> FilesLayout:
+def _choose_next_layout(layout: FilesLayout, write: WriteIntent, remaining_files: int) -> FilesLayout:
     """How the files are to be read afterwards, beside those that are left.
 
     Files of two layouts under one table could not be read as one, so a job that would mix them is refused.

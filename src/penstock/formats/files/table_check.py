@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import check_file, decode_file, is_managed, state_of, with_state
+from penstock.formats.files.files import (
+    check_file,
+    decode_file,
+    decode_state,
+    encode_state_into_table,
+    is_managed,
+)
 from penstock.formats.state_check import check_state
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
@@ -39,18 +45,18 @@ class FilesCheck:
         """What is wrong with the table at a key: the id of an object or the key, and what."""
         if not isinstance(content, FilesTable) or not is_managed(content):
             return
-        state, flaws = check_state(key, content, state_of, with_state)
+        state, flaws = check_state(key, content, decode_state, encode_state_into_table)
         yield from flaws
         if state is None:
             return
-        total = self._total_below(state.root)
+        total = self._sum_below(state.root)
         yield from self._flaws
         self._flaws.clear()
         if total is not None and total != (state.files, state.size):
             claim = f"the state of '{key}' says {state.files} files of {state.size} bytes"
             yield state.root.hex(), f"has {total.files} files of {total.size} bytes; {claim}"
 
-    def _total_below(self, data: ObjectId) -> FilesSize | None:
+    def _sum_below(self, data: ObjectId) -> FilesSize | None:
         if data not in self._totals:
             try:
                 node = self._objects.find((data,)).get(data)
@@ -67,7 +73,7 @@ class FilesCheck:
         missing = [child for child in node.children if child not in self._totals]
         with suppress(Damaged):  # whoever reads it finds out
             self._objects.find(missing)  # with one request
-        below = [self._total_below(child) for child in node.children]
+        below = [self._sum_below(child) for child in node.children]
         totals = [each for each in below if each is not None]
         if len(totals) < len(below):
             return None

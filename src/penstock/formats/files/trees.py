@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from penstock.formats.files.files import File, decode_file, encode_file
 from penstock.kernel import tree
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 
 
-def find(objects: Objects, root: ObjectId, paths: Collection[str]) -> dict[str, File]:
+def find_files(objects: Objects, root: ObjectId, paths: Collection[str]) -> dict[str, File]:
     """The files at those paths that have one."""
-    values = tree.get_many(objects, root, [path.encode() for path in paths])
+    values = tree.find_values(objects, root, [path.encode() for path in paths])
     return {path.decode(): decode_file(value) for path, value in values.items()}
 
 
@@ -22,12 +22,12 @@ def list_below(
     objects: Objects, root: ObjectId, prefix: str = "", after: str = ""
 ) -> Iterator[tuple[str, File]]:
     """The files below a folder in the order of their paths, after a path or from the first on."""
-    start, stop = prefix.encode(), prefix_end(prefix.encode())
+    start, stop = prefix.encode(), find_prefix_end(prefix.encode())
     if after:
         start = max(start, after.encode() + b"\0")
     if stop is not None and start >= stop:
         return
-    for path, value in tree.scan(objects, root, start, stop):
+    for path, value in tree.scan_entries(objects, root, start, stop):
         yield path.decode(), decode_file(value)
 
 
@@ -43,8 +43,8 @@ def find_differences(
     objects: Objects, before: ObjectId, after: ObjectId, prefix: str = ""
 ) -> Iterator[FileDifference]:
     """Where two trees differ below a folder, in the order of paths. It costs what differs."""
-    start, stop = prefix.encode(), prefix_end(prefix.encode())
-    for path, old_value, now in tree.differing(objects, before, after, start, stop):
+    start, stop = prefix.encode(), find_prefix_end(prefix.encode())
+    for path, old_value, now in tree.iterate_differences(objects, before, after, start, stop):
         yield FileDifference(path.decode(), _decode_file(old_value), _decode_file(now))
 
 

@@ -27,7 +27,7 @@ from penstock.formats.lance.lake.calls import (
     PromoteLance,
     RegisterLance,
 )
-from penstock.formats.lance.lake.requests import of_operation
+from penstock.formats.lance.lake.requests import run_for_operation
 from penstock.lake import calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
@@ -52,7 +52,7 @@ def commit_lance(rights: CallerRights, call: CommitLance) -> LanceCommitResult:
         )
     for number, operation in new:
         if operation.location is not None:
-            of_operation(number, _require_place, rights, call.branch, operation.location)
+            run_for_operation(number, _require_place, rights, call.branch, operation.location)
     return rights.do(call)
 
 
@@ -66,7 +66,7 @@ def get_lance_table(rights: CallerRights, call: GetLanceTable) -> LanceTableInfo
 
 def get_lance_status(rights: CallerRights, call: GetLanceStatus) -> LanceStatus:
     """Storage is looked at for a table only that the caller may see."""
-    _, keys = rights.read(None)
+    _, keys = rights.find_readable_keys(None)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(call)
 
@@ -85,29 +85,29 @@ def list_lance_tags(rights: CallerRights, call: ListLanceTags) -> tuple[LanceTag
 
 def promote_lance(rights: CallerRights, call: PromoteLance) -> LanceTableInfo:
     """Promoting decides nothing, but works for as long as there is something to promote."""
-    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(call.key):
+    if not rights.caller.find_keys_granted_everywhere(Role.MAINTAIN).covers_key(call.key):
         _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 
 def _require_readable(rights: CallerRights, call: C) -> C:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)
 
 
 def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Key]) -> None:
     """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
-    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
     for number, key in enumerate(changed):
-        of_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
+        run_for_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
 
 
 def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
-    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
     if not rights.caller.any_location:
         check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
@@ -116,11 +116,11 @@ def _require_place(rights: CallerRights, branch: str | None, location: str) -> N
 def _require_namespaces(rights: CallerRights, branch: str | None, parents: Iterable[Key]) -> None:
     """``Denied`` if a namespace above a new table is missing that the caller may not create."""
     caller = rights.caller
-    if caller.keys_everywhere(Role.WRITE).are_all:
+    if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
     name = rights.or_default(branch)
-    keys = caller.keys(Role.WRITE, name)
-    above = {parent for parent in parents if not keys.covers(parent)}
+    keys = caller.find_granted_keys(Role.WRITE, name)
+    above = {parent for parent in parents if not keys.covers_key(parent)}
     if above:
         entries = rights.do(calls.GetContents(at=name, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in entries}):

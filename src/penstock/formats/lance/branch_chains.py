@@ -2,8 +2,8 @@
 
 Lance's writers look into a folder to see what others did. So every branch must have a folder of its own, or
 one would take another's versions for what came before its own. The default branch has the table's folder,
-and whatever else writes to a table begins a line (``names.line_folder``). A transaction goes on in the chain
-of the branch that it lands on: it has names of its own there, which nobody else looks at.
+and whatever else writes to a table begins a line (``names.make_chain_folder``). A transaction goes on in the
+chain of the branch that it lands on: it has names of its own there, which nobody else looks at.
 
 A branch can be moved back, and its folder cannot: that has newer versions then, which are nobody's any more.
 So it begins another line, the first in which nothing comes after the versions that it goes on from, also on
@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.names import MAIN, STAGING, line_folder, manifest_name
+from penstock.formats.lance.names import MAIN, STAGING, make_chain_folder, make_manifest_path
 from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader
 from penstock.kernel.format import Table
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 from penstock.storage.places import Place
 
 LINES_MAX: Final = 64
@@ -36,7 +36,7 @@ class WriteTarget(NamedTuple):
     """The id of the transaction in which they are kept until it lands."""
 
     @staticmethod
-    def of(table: Table) -> WriteTarget:
+    def from_table(table: Table) -> WriteTarget:
         if (open_one := table.transaction) is not None:
             return WriteTarget(b"" if open_one.is_default else open_one.incarnation, open_one.id)
         return WriteTarget(b"" if table.is_default else table.incarnation)
@@ -50,7 +50,7 @@ class WriteTarget(NamedTuple):
         """
         if self.owner or self.transaction is None:
             return self.owner
-        return digest("lance transaction", self.transaction.encode())
+        return hash_parts("lance transaction", self.transaction.encode())
 
 
 class OwnedChain(NamedTuple):
@@ -60,43 +60,43 @@ class OwnedChain(NamedTuple):
     owner: bytes
 
 
-def chain_for(
+def find_chain(
     target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
 ) -> OwnedChain:
     """The chain in which the table continues, from its state alone."""
     if state.owner in (target.owner, target.line_owner):
         return OwnedChain(state.chain, state.owner)
-    return new_line(target, content, versions)
+    return begin_chain(target, content, versions)
 
 
-def new_line(target: WriteTarget, content: LanceTable, versions: LanceVersionReader) -> OwnedChain:
+def begin_chain(target: WriteTarget, content: LanceTable, versions: LanceVersionReader) -> OwnedChain:
     """The chain that begins with the table as it is. The default branch has the table's own folder, and so
     has a transaction of it."""
-    return next(_owned_chains(target, content, versions)) if target.owner else OwnedChain("", b"")
+    return next(_list_owned_chains(target, content, versions)) if target.owner else OwnedChain("", b"")
 
 
-def chains(
+def list_possible_chains(
     target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
 ) -> Iterator[OwnedChain]:
     """The chains in which a table may go on, those that are to be tried first first."""
-    first = chain_for(target, content, state, versions)
+    first = find_chain(target, content, state, versions)
     yield first
     if target.line_owner:
-        yield from (line for line in _owned_chains(target, content, versions) if line != first)
+        yield from (line for line in _list_owned_chains(target, content, versions) if line != first)
 
 
-def free_chain(
+def find_free_chain(
     place: Place, target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
 ) -> OwnedChain:
     """The chain in which a table goes on: of those that it may the first one where nothing comes after it.
 
     It looks into table storage. What is found is the same for everybody until somebody has gone on there.
     """
-    chain = chain_for(target, content, state, versions)
+    chain = find_chain(target, content, state, versions)
     if not target.line_owner:
         return chain
-    newest = {branch: versions.newest(branch) for branch in (MAIN, *versions.branches())}
-    for chain in chains(target, content, state, versions):
+    newest = {branch: versions.find_newest(branch) for branch in (MAIN, *versions.list_branches())}
+    for chain in list_possible_chains(target, content, state, versions):
         names = [
             name
             for branch, newest_version in newest.items()
@@ -116,23 +116,23 @@ def _paths_that_must_be_free(
     there is its target's, and the target's next one will be there soon.
     """
     if newest is None:
-        yield manifest_name(chain.folder, branch, 1)
+        yield make_manifest_path(chain.folder, branch, 1)
         return
     number, version = newest
     is_here = version.chain == chain.folder
-    yield manifest_name(chain.folder, branch, number + 1, is_v1=version.is_v1 and is_here)
+    yield make_manifest_path(chain.folder, branch, number + 1, is_v1=version.is_v1 and is_here)
     if is_here and target.transaction and f"{STAGING}{target.transaction}-" in version.staged:
-        yield version.place(branch, number)
+        yield version.promoted_path(branch, number)
 
 
-def _owned_chains(
+def _list_owned_chains(
     target: WriteTarget, content: LanceTable, versions: LanceVersionReader
 ) -> Iterator[OwnedChain]:
     """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
     assert content.id is not None
     owner, head = target.line_owner, b""
-    for branch in (MAIN, *versions.branches()):
-        newest = versions.newest(branch)
-        head += branch.encode() + (b"" if newest is None else newest[1].id(newest[0]))
+    for branch in (MAIN, *versions.list_branches()):
+        newest = versions.find_newest(branch)
+        head += branch.encode() + (b"" if newest is None else newest[1].make_id(newest[0]))
     for turn in range(LINES_MAX):
-        yield OwnedChain(line_folder(owner, content.id.bytes, head, turn), owner)
+        yield OwnedChain(make_chain_folder(owner, content.id.bytes, head, turn), owner)

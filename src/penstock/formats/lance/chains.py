@@ -15,12 +15,12 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifest_reader import Manifests, is_of
-from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, manifest_name, staged_name
+from penstock.formats.lance.manifest_reader import Manifests, is_manifest_of
+from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, make_manifest_path, make_staged_path
 from penstock.formats.lance.promotion_tasks import PromoteTask
-from penstock.formats.lance.registration import versions_at
-from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, state_of
-from penstock.formats.lance.version_pins import pin, predecessor
+from penstock.formats.lance.registration import list_versions_at
+from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, decode_state
+from penstock.formats.lance.version_pins import find_version_to_pin, write_pin
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
@@ -64,18 +64,18 @@ class ManifestChains:
         """Versions that are pinned, by location, Lance's own branch and id."""
         self._lock = Lock()
 
-    def branches(self, task: PromoteTask) -> tuple[str, ...]:
+    def list_branches(self, task: PromoteTask) -> tuple[str, ...]:
         """Lance's own branches of a table, its main one first."""
-        return MAIN, *self._read_versions(task).branches()
+        return MAIN, *self._read_versions(task).list_branches()
 
     def _read_versions(self, task: PromoteTask) -> LanceVersionReader:
         return LanceVersionReader(self._objects, task.state)
 
-    def waiting(self, task: PromoteTask) -> list[WaitingVersion]:
+    def list_unpromoted_versions(self, task: PromoteTask) -> list[WaitingVersion]:
         """Versions that are not known to be promoted: the newest one, if nothing is known."""
         waiting_versions: list[WaitingVersion] = []
-        for branch in self.branches(task):
-            known_promoted = self._known_promoted(task, branch)
+        for branch in self.list_branches(task):
+            known_promoted = self._get_last_known_promoted(task, branch)
             for own_version in self.own_versions(task, branch):
                 if own_version.number <= known_promoted:
                     break
@@ -87,36 +87,36 @@ class ManifestChains:
     def own_versions(self, task: PromoteTask, branch: str) -> Iterator[WaitingVersion]:
         """The versions of the content's own chain that the lake has ratified, newest first."""
         at_place = 0
-        for number, version in self._read_versions(task).all(branch):
+        for number, version in self._read_versions(task).list_versions(branch):
             if version.chain != task.state.chain or at_place > AT_PLACE_MAX:
                 return
             at_place = 0 if version.staged else at_place + 1
             if version.staged:
                 yield WaitingVersion(branch, number, version)
 
-    def look(self, task: PromoteTask, branch: str) -> ChainState:
+    def read_chain_state(self, task: PromoteTask, branch: str) -> ChainState:
         """What one of Lance's own branches has of the chain. Raises as storage does.
 
         What is not known is looked up, from the newest backwards: they come in their order, so that all is
         there before one that is there.
         """
-        known_promoted = self._known_promoted(task, branch)
+        known_promoted = self._get_last_known_promoted(task, branch)
         waiting_versions: list[WaitingVersion] = []
         promoted_versions: list[WaitingVersion] = []
-        place = self._places.at(task.content.location)
+        place = self._places.open_place(task.content.location)
         for own_version in self.own_versions(task, branch):
             if own_version.number <= known_promoted:
                 break
             if known_promoted < 0:
-                (data,) = place.read([own_version.version.place(branch, own_version.number)])
-                if data is not None and is_of(own_version.version, data):
+                (data,) = place.read([own_version.version.promoted_path(branch, own_version.number)])
+                if data is not None and is_manifest_of(own_version.version, data):
                     self._remember_newest(task, own_version)
                     promoted_versions.append(own_version)
                     break
             waiting_versions.append(own_version)
         return ChainState(waiting_versions[::-1], promoted_versions)
 
-    def compare(self, location: str, content: LanceTable | None) -> SyncState:
+    def compare_with_folder(self, location: str, content: LanceTable | None) -> SyncState:
         """What a table's own folder has that the lake has not: two files are asked for at once, and those
         before them if the newest version is not at its place.
 
@@ -125,45 +125,45 @@ class ManifestChains:
         """
         newest, task = None, None
         if content is not None:
-            state = state_of(content)
+            state = decode_state(content)
             if state.is_private:
                 return SyncState(state.newest)
             task = PromoteTask(_NO_KEY, content, state)
-            newest = self._read_versions(task).newest(MAIN)
+            newest = self._read_versions(task).find_newest(MAIN)
         newest_known = 0 if newest is None else newest[0]
         is_v1 = newest is not None and newest[1].is_v1 and not newest[1].chain
-        names = [manifest_name("", MAIN, newest_known + 1, is_v1=is_v1)]
+        names = [make_manifest_path("", MAIN, newest_known + 1, is_v1=is_v1)]
         waiting = None if newest is None else WaitingVersion(MAIN, *newest)
         if content is None or waiting is None or waiting.version.chain or not waiting.version.staged:
             waiting = None
         elif not self.is_promoted(content, waiting):
-            names.append(waiting.version.place(MAIN, newest_known))
-        place = self._places.at(location)
+            names.append(waiting.version.promoted_path(MAIN, newest_known))
+        place = self._places.open_place(location)
         ahead, *manifests = place.read(names)
         other = -1
         if task is not None and waiting is not None and manifests:
-            if manifests[0] is not None and is_of(waiting.version, manifests[0]):
+            if manifests[0] is not None and is_manifest_of(waiting.version, manifests[0]):
                 self._remember_newest(task, waiting)
             else:  # the newest may wait behind one whose place is taken
                 other = self._find_foreign_version(task, place)
-        beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=newest_known + 1)
+        beyond = -1 if ahead is None else max(list_versions_at(place, MAIN), default=newest_known + 1)
         return SyncState(newest_known, beyond, other)
 
     def _find_foreign_version(self, task: PromoteTask, place: Place) -> int:
         """The first of the newest versions whose place another manifest has taken."""
-        first, promoted = -1, self._known_promoted(task, MAIN)
+        first, promoted = -1, self._get_last_known_promoted(task, MAIN)
         for own_version in self.own_versions(task, MAIN):
             if own_version.number <= promoted:
                 break
-            (data,) = place.read([own_version.version.place(MAIN, own_version.number)])
+            (data,) = place.read([own_version.version.promoted_path(MAIN, own_version.number)])
             if data is None:
                 continue
-            if is_of(own_version.version, data):
+            if is_manifest_of(own_version.version, data):
                 break
             first = own_version.number
         return first
 
-    def _known_promoted(self, task: PromoteTask, branch: str) -> int:
+    def _get_last_known_promoted(self, task: PromoteTask, branch: str) -> int:
         """The version up to which a chain is known to be promoted; -1 if unknown.
 
         One of Lance's own branches may have gone and come again, with other versions of the same numbers.
@@ -172,16 +172,16 @@ class ManifestChains:
             number, data = self._known.get((task.table, task.state.chain, branch), (-1, b""))
         if number < 0:
             return -1
-        version = self._read_versions(task).get(branch, number)
+        version = self._read_versions(task).get_version(branch, number)
         newest = next(self.own_versions(task, branch), None)
         if version is None:  # an older state of the table, or the version was deleted since
             return number if newest is None or newest.number < number else -1
-        return number if version.id(number) == data else -1
+        return number if version.make_id(number) == data else -1
 
     def _remember_newest(self, task: PromoteTask, waiting: WaitingVersion) -> None:
         with self._lock:
             identities = task.table, task.state.chain, waiting.branch
-            self._known[identities] = waiting.number, waiting.version.id(waiting.number)
+            self._known[identities] = waiting.number, waiting.version.make_id(waiting.number)
             self._known.move_to_end(identities)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
@@ -191,16 +191,19 @@ class ManifestChains:
         assert content.id is not None
         with self._lock:
             promoted = self._known.get((content.id, waiting.version.chain, waiting.branch))
-        return promoted is not None and promoted == (waiting.number, waiting.version.id(waiting.number))
+        return promoted is not None and promoted == (waiting.number, waiting.version.make_id(waiting.number))
 
-    def put(self, task: PromoteTask, waiting: WaitingVersion) -> bool:
+    def put_manifest(self, task: PromoteTask, waiting: WaitingVersion) -> bool:
         """Put a manifest at its place, if nothing is there; whether this very call did.
 
         ``ForeignCommit`` if something else is there, ``Unavailable`` if it is not known what is.
         """
         location = task.content.location
-        place, name = self._places.at(location), waiting.version.place(waiting.branch, waiting.number)
-        data = self._manifests.read(location, waiting.branch, waiting.number, waiting.version)
+        place, name = (
+            self._places.open_place(location),
+            waiting.version.promoted_path(waiting.branch, waiting.number),
+        )
+        data = self._manifests.read_bytes(location, waiting.branch, waiting.number, waiting.version)
         self.pin_before(task.content, self._read_versions(task), waiting)
         is_new = False
         with suppress(OutcomeUnknown):  # what is there tells
@@ -216,21 +219,23 @@ class ManifestChains:
 
     def pin_before(self, content: LanceTable, versions: LanceVersionReader, waiting: WaitingVersion) -> None:
         """Keep the version before another one from being cleaned up, before somebody sees that one."""
-        place = self._places.at(content.location)
-        if (found_predecessor := predecessor(place, versions, waiting.branch, waiting.number)) is None:
+        place = self._places.open_place(content.location)
+        if (
+            found_predecessor := find_version_to_pin(place, versions, waiting.branch, waiting.number)
+        ) is None:
             return
         branch, before = found_predecessor
         key = content.location, branch, before.id
         with self._lock:
             if key in self._pinned:
                 return
-        pin(place, before, branch, waiting.version.time_us)
+        write_pin(place, before, branch, waiting.version.time_us)
         with self._lock:
             self._pinned[key] = None
             if len(self._pinned) > KNOWN_MAX:
                 self._pinned.popitem(last=False)
 
-    def path_apart(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
+    def make_private_path(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
         """Where a version is for who reads it though it cannot be promoted, below the table's folder.
 
         A client of Lance's that is sent to what a writer staged puts that at its place itself, over whatever
@@ -240,16 +245,16 @@ class ManifestChains:
         """
         version = waiting.version
         is_own = bool(transaction) and f"{STAGING}{transaction}" in version.staged
-        if version.staged.endswith(MANIFEST) and (is_own or state_of(content).is_private):
+        if version.staged.endswith(MANIFEST) and (is_own or decode_state(content).is_private):
             return version.staged
-        if (linked := self.link_apart(content, waiting)) is not None:
+        if (linked := self.link_privately(content, waiting)) is not None:
             return linked
-        place = self._places.at(content.location)
+        place = self._places.open_place(content.location)
         attempt = f"apart-{version.sha256.hex()[:16]}"
-        name = staged_name(version.chain, waiting.branch, attempt, waiting.number)
+        name = make_staged_path(version.chain, waiting.branch, attempt, waiting.number)
         if place.size(name) is not None:
             return name
-        data = self._manifests.read(content.location, waiting.branch, waiting.number, version)
+        data = self._manifests.read_bytes(content.location, waiting.branch, waiting.number, version)
         try:
             place.create(name, data)
         except OutcomeUnknown:
@@ -257,7 +262,7 @@ class ManifestChains:
                 raise
         return name
 
-    def link_apart(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
+    def link_privately(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
         """Link the staged manifest of an unpromoted version to a name apart. Returns the name, or ``None`` if
         that is not possible.
 
@@ -266,8 +271,8 @@ class ManifestChains:
         version = waiting.version
         if version.staged.endswith(MANIFEST):
             return None
-        name = staged_name(version.chain, waiting.branch, "apart", waiting.number)
-        return name if self._places.at(content.location).link(version.staged, name) else None
+        name = make_staged_path(version.chain, waiting.branch, "apart", waiting.number)
+        return name if self._places.open_place(content.location).link(version.staged, name) else None
 
 
 def _foreign_commit_error(task: PromoteTask, waiting: WaitingVersion, name: str) -> ForeignCommit:

@@ -13,13 +13,13 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, Fragment, list_fragments
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.merge_sides import NumberedVersion, TableSide
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.relocation import FILES, UnknownPlacement
-from penstock.formats.lance.state import folder_at
+from penstock.formats.lance.state import make_folder_url
 from penstock.kernel.objects import Objects
 from penstock.model.merges import ChangeSummary
 from penstock.storage.places import Places
@@ -39,7 +39,7 @@ class FragmentChanges(NamedTuple):
     """Before and after."""
 
 
-def fragment_changes(
+def compare_fragments(
     objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
 ) -> FragmentChanges:
     """What leads from one state to another. ``UnknownPlacement`` or ``Damaged`` if that cannot be read."""
@@ -56,18 +56,18 @@ def fragment_changes(
     )
 
 
-def _newest_version(objects: Objects, content: LanceTable | None) -> NumberedVersion | None:
-    return None if content is None else TableSide.of(content, objects).newest()
+def _find_newest_version(objects: Objects, content: LanceTable | None) -> NumberedVersion | None:
+    return None if content is None else TableSide.from_table(content, objects).find_newest()
 
 
 def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTable | None) -> _ByFiles:
-    newest = _newest_version(objects, content)
+    newest = _find_newest_version(objects, content)
     if content is None or newest is None:
         return {}
-    manifest = manifests.manifest(content.location, MAIN, newest.number, newest.version)
-    side = FolderVersion(manifest, folder_at(content.location, newest.version.chain, MAIN))
+    manifest = manifests.read_manifest(content.location, MAIN, newest.number, newest.version)
+    side = FolderVersion(manifest, make_folder_url(content.location, newest.version.chain, MAIN))
     try:
-        return {fragment.files: fragment for fragment in fragments_of(side)}
+        return {fragment.files: fragment for fragment in list_fragments(side)}
     except MalformedMessage as problem:
         raise UnknownPlacement(str(problem)) from None
 
@@ -77,12 +77,12 @@ def summarize_change(
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
     numbers = [
-        None if (newest := _newest_version(objects, side)) is None else newest.number
+        None if (newest := _find_newest_version(objects, side)) is None else newest.number
         for side in (before, after)
     ]
     versions = ChangeSummary(version_before=numbers[0], version_after=numbers[1])
     try:
-        changes = fragment_changes(objects, manifests, before, after)
+        changes = compare_fragments(objects, manifests, before, after)
     except (Damaged, UnknownPlacement):
         return versions
     come, gone = changes.added.values(), changes.removed.values()
@@ -116,19 +116,19 @@ def _count_rows(fragments: Iterable[Fragment]) -> int | None:
 
 def _count_bytes(fragments: Iterable[Fragment]) -> int | None:
     sizes = [
-        ProtobufMessage.read(file).number(_FILE_BYTES)
+        ProtobufMessage.decode(file).get_number(_FILE_BYTES)
         for fragment in fragments
-        for file in fragment.message.all(FILES)
+        for file in fragment.message.get_values(FILES)
     ]
     return None if any(not size for size in sizes) else sum(size or 0 for size in sizes)
 
 
-def missing_files(
+def find_missing_files(
     objects: Objects, manifests: Manifests, places: Places, before: LanceTable | None, after: LanceTable
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, those that are not in the table's folder."""
     try:
-        changes = fragment_changes(objects, manifests, before, after)
+        changes = compare_fragments(objects, manifests, before, after)
     except (Damaged, UnknownPlacement):
         return ()  # what it names is not known, and whoever makes a version of it says so
     root = f"{after.location.rstrip('/')}/"
@@ -137,4 +137,4 @@ def missing_files(
         file for fragment in fragments for file in (*fragment.files, fragment.deletion_file) if file
     )
     inside = [file.removeprefix(root) for file in named if file.startswith(root)]
-    return places.at(after.location).missing(inside)
+    return places.open_place(after.location).missing(inside)

@@ -27,12 +27,12 @@ class _Column(NamedTuple):
     """Whatever else is said of it."""
 
 
-def why_not_read(written: Manifest, read: Manifest) -> str | None:
+def explain_unreadable_columns(written: Manifest, read: Manifest) -> str | None:
     """Why rows that were written for the columns of one version do not fit those of another, if so.
 
     The reason continues a sentence about one of two sides.
     """
-    then, now = _columns_by_id(written), _columns_by_id(read)
+    then, now = _index_columns_by_id(written), _index_columns_by_id(read)
     dropped = {then[number].name for number in then.keys() - now.keys()}
     for number, column in now.items():
         before = then.get(number)
@@ -73,7 +73,7 @@ def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[
         if old_column[0] == made[0] or column[0] == old_column[0]:
             continue
         if column[0] != made[0]:
-            raise ColumnsClash(_name_of(made[1] or old_column[1]))
+            raise ColumnsClash(_get_name(made[1] or old_column[1]))
         if old_column[1]:
             fields[number] = old_column[1]
         else:
@@ -82,7 +82,7 @@ def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[
     return tuple(fields.values())
 
 
-def numbers_of(manifest: Manifest) -> frozenset[int]:
+def list_column_numbers(manifest: Manifest) -> frozenset[int]:
     """The numbers of its columns, with those inside of others."""
     return frozenset(_pair_columns_by_number(manifest))
 
@@ -93,39 +93,39 @@ _NOTHING: Final = (b"", b"")
 def _pair_columns_by_number(manifest: Manifest) -> dict[int, tuple[bytes, bytes]]:
     """Each column as it is to be compared, and as it is written."""
     return {
-        ProtobufMessage.read(raw).number(_ID) or 0: (compared, raw)
+        ProtobufMessage.decode(raw).get_number(_ID) or 0: (compared, raw)
         for compared, raw in zip(manifest.schema[0], manifest.fields, strict=True)
     }
 
 
-def _name_of(field: bytes) -> str:
-    return ProtobufMessage.read(field).text(_NAME) or ""
+def _get_name(field: bytes) -> str:
+    return ProtobufMessage.decode(field).get_text(_NAME) or ""
 
 
 def _check_tree(fields: Mapping[int, bytes]) -> None:
     """Every column has its parent, and no other one of its name beside it."""
     seen: set[tuple[int, str]] = set()
     for raw in fields.values():
-        field = ProtobufMessage.read(raw)
-        parent = field.number(_PARENT)
-        place = _NO_PARENT if parent is None else parent, field.text(_NAME) or ""
+        field = ProtobufMessage.decode(raw)
+        parent = field.get_number(_PARENT)
+        place = _NO_PARENT if parent is None else parent, field.get_text(_NAME) or ""
         if place in seen or place[0] not in (*fields, _NO_PARENT):
             raise ColumnsClash(place[1])
         seen.add(place)
 
 
 def has_more_columns(manifest: Manifest, other: Manifest) -> bool:
-    return bool(_columns_by_id(manifest).keys() - _columns_by_id(other).keys())
+    return bool(_index_columns_by_id(manifest).keys() - _index_columns_by_id(other).keys())
 
 
-def _columns_by_id(manifest: Manifest) -> dict[int, _Column]:
+def _index_columns_by_id(manifest: Manifest) -> dict[int, _Column]:
     columns: dict[int, _Column] = {}
-    for field in map(ProtobufMessage.read, manifest.schema[0]):
-        parent = field.number(_PARENT)
-        columns[field.number(_ID) or 0] = _Column(
-            field.text(_NAME) or "",
+    for field in map(ProtobufMessage.decode, manifest.schema[0]):
+        parent = field.get_number(_PARENT)
+        columns[field.get_number(_ID) or 0] = _Column(
+            field.get_text(_NAME) or "",
             _NO_PARENT if parent is None else parent,
-            bool(field.number(_NULLABLE)),
-            field.with_field(_NAME),
+            bool(field.get_number(_NULLABLE)),
+            field.replace_field(_NAME),
         )
     return columns

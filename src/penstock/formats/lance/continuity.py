@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Manifest, ManifestOperation
-from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
+from penstock.formats.lance.protobuf import ProtobufMessage, unpack_numbers
 from penstock.formats.lance.relocation import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, INDEX_UUID
 
 ANEW: Final = frozenset((ManifestOperation.OVERWRITE, ManifestOperation.RESTORE, ManifestOperation.CLONE))
@@ -61,7 +61,7 @@ class _ChangedFragments(NamedTuple):
     """Whether it drops columns, and with them files in which there are no others."""
 
 
-class _Fragment(NamedTuple):
+class _FragmentFiles(NamedTuple):
     number: int
     files: tuple[tuple[str | None, int | None], ...]
     """Each by its name and its base."""
@@ -69,13 +69,13 @@ class _Fragment(NamedTuple):
     others: tuple[object, ...]
 
     @staticmethod
-    def read(data: bytes) -> _Fragment:
-        message = ProtobufMessage.read(data)
-        deletion = message.message(DELETION_FILE) or ProtobufMessage()
-        return _Fragment(
-            message.number(FRAGMENT_ID) or 0,
-            tuple(_read_file_key(data) for data in message.all(FILES)),
-            (*(deletion.number(field) or 0 for field in (1, 2, 3, 4)), deletion.number(BASE_OF_FILE)),
+    def parse_fragment(data: bytes) -> _FragmentFiles:
+        message = ProtobufMessage.decode(data)
+        deletion = message.get_message(DELETION_FILE) or ProtobufMessage()
+        return _FragmentFiles(
+            message.get_number(FRAGMENT_ID) or 0,
+            tuple(_read_file_key(data) for data in message.get_values(FILES)),
+            (*(deletion.get_number(field) or 0 for field in (1, 2, 3, 4)), deletion.get_number(BASE_OF_FILE)),
             tuple(field for field in message if field.number >= _OVERLAYS),
         )
 
@@ -88,39 +88,43 @@ def find_gap(before: Manifest, after: Manifest) -> VersionGap | None:
         return None
     changed_fragments = _read_changed_fragments(after.transaction or ProtobufMessage())
     return (
-        _fragment_gaps(before, after, changed_fragments)
-        or _table_gaps(before, after)
-        or _index_gaps(before, after)
+        _find_fragment_gap(before, after, changed_fragments)
+        or _find_table_gap(before, after)
+        or _find_index_gap(before, after)
     )
 
 
-def _fragment_gaps(before: Manifest, after: Manifest, changes: _ChangedFragments) -> VersionGap | None:
-    old_fragments, now = before.body.all(_FRAGMENTS), after.body.all(_FRAGMENTS)
+def _find_fragment_gap(before: Manifest, after: Manifest, changes: _ChangedFragments) -> VersionGap | None:
+    old_fragments, now = before.body.get_values(_FRAGMENTS), after.body.get_values(_FRAGMENTS)
     if old_fragments == now:
         return None
     old_set, new_set = set(old_fragments), set(now)
     gone = {
         data.number: data
-        for data in map(_Fragment.read, (data for data in old_fragments if data not in new_set))
+        for data in map(
+            _FragmentFiles.parse_fragment, (data for data in old_fragments if data not in new_set)
+        )
     }
-    come = [_Fragment.read(data) for data in now if data not in old_set]
+    come = [_FragmentFiles.parse_fragment(data) for data in now if data not in old_set]
     for fragment in come:
         former = gone.pop(fragment.number, None)
         if former is None:
             if fragment.files not in changes.new:
-                return _unrecorded_change_gap(
+                return _make_unrecorded_change_gap(
                     changes, f"has a fragment {fragment.number} that neither it nor its predecessor names"
                 )
-        elif former != fragment and (problem := _update_gaps(former, fragment, changes)) is not None:
+        elif former != fragment and (problem := _find_update_gap(former, fragment, changes)) is not None:
             return problem
     if lost := sorted(gone.keys() - changes.removed):
-        return _unrecorded_change_gap(
+        return _make_unrecorded_change_gap(
             changes, f"has lost fragment {lost[0]}, which its transaction does not remove"
         )
     return None
 
 
-def _update_gaps(former: _Fragment, fragment: _Fragment, changes: _ChangedFragments) -> VersionGap | None:
+def _find_update_gap(
+    former: _FragmentFiles, fragment: _FragmentFiles, changes: _ChangedFragments
+) -> VersionGap | None:
     """A fragment that is another one than before: its transaction must have named it."""
     if fragment.number in changes.removed and fragment.files in changes.new:
         return None
@@ -130,7 +134,7 @@ def _update_gaps(former: _Fragment, fragment: _Fragment, changes: _ChangedFragme
     if is_narrowed and changes.is_narrowing:
         return None
     if fragment.number not in changes.updated:
-        return _unrecorded_change_gap(
+        return _make_unrecorded_change_gap(
             changes, f"has another fragment {fragment.number}, which its transaction does not change"
         )
     if not set(former.files) & set(fragment.files):
@@ -140,11 +144,11 @@ def _update_gaps(former: _Fragment, fragment: _Fragment, changes: _ChangedFragme
     return None
 
 
-def _unrecorded_change_gap(changes: _ChangedFragments, why: str) -> VersionGap:
+def _make_unrecorded_change_gap(changes: _ChangedFragments, why: str) -> VersionGap:
     return VersionGap(why, is_sure=changes.is_known and not changes.is_whole)
 
 
-def _table_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
+def _find_table_gap(before: Manifest, after: Manifest) -> VersionGap | None:
     operation = after.operation
     if operation not in _RESHAPING and not after.has_schema_of(before):
         return VersionGap("has other columns", is_sure=False)
@@ -152,21 +156,25 @@ def _table_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
         return VersionGap("has other settings", is_sure=False)
     if after.max_fragment_id < before.max_fragment_id:
         return VersionGap("reuses numbers of fragments", is_sure=False)
-    if (after.body.number(_NEXT_ROW_ID) or 0) < (before.body.number(_NEXT_ROW_ID) or 0):
+    if (after.body.get_number(_NEXT_ROW_ID) or 0) < (before.body.get_number(_NEXT_ROW_ID) or 0):
         return VersionGap("reuses ids of rows", is_sure=False)
     return None
 
 
-def _index_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
-    old_indexes, now = ({_index_uuid(index): index for index in side.indexes} for side in (before, after))
+def _find_index_gap(before: Manifest, after: Manifest) -> VersionGap | None:
+    old_indexes, now = ({_get_index_uuid(index): index for index in side.indexes} for side in (before, after))
     if old_indexes.keys() == now.keys():
         return None
     new, removed, names = _read_changed_indexes(after.transaction or ProtobufMessage())
     for uuid, index in now.items():
-        if uuid not in old_indexes and uuid not in new and not (index.text(3) or "").startswith(_OWN_INDEXES):
+        if (
+            uuid not in old_indexes
+            and uuid not in new
+            and not (index.get_text(3) or "").startswith(_OWN_INDEXES)
+        ):
             return VersionGap("has an index that neither it nor its predecessor names", is_sure=False)
     for uuid, index in old_indexes.items():
-        is_named = uuid in removed or index.text(3) in names
+        is_named = uuid in removed or index.get_text(3) in names
         if uuid not in now and not is_named and after.operation in _UNINDEXED:
             return VersionGap("has lost an index", is_sure=False)
     return None
@@ -181,29 +189,38 @@ def _read_changed_fragments(transaction: ProtobufMessage) -> _ChangedFragments:
     for field in transaction:
         if field.number < 100 or not isinstance(field.value, bytes):
             continue
-        what = ProtobufMessage.read(field.value)
+        what = ProtobufMessage.decode(field.value)
         match field.number:
             case 100:
-                return _ChangedFragments(new=_file_keys(what.all(1)))
+                return _ChangedFragments(new=_list_file_keys(what.get_values(1)))
             case 101:
-                return _ChangedFragments(updated=_fragment_ids(what.all(1)), removed=_read_numbers(what, 2))
-            case 104:
-                groups = [what, *map(ProtobufMessage.read, what.all(3))]
-                new = frozenset(files for group in groups for files in _file_keys(group.all(2)))
                 return _ChangedFragments(
-                    new, removed=frozenset(old for group in groups for old in _fragment_ids(group.all(1)))
+                    updated=_list_fragment_ids(what.get_values(1)), removed=_read_numbers(what, 2)
+                )
+            case 104:
+                groups = [what, *map(ProtobufMessage.decode, what.get_values(3))]
+                new = frozenset(files for group in groups for files in _list_file_keys(group.get_values(2)))
+                return _ChangedFragments(
+                    new,
+                    removed=frozenset(
+                        old for group in groups for old in _list_fragment_ids(group.get_values(1))
+                    ),
                 )
             case 105:
                 return _ChangedFragments(
-                    _file_keys(what.all(1)), updated=_fragment_ids(what.all(1)), is_whole=True
+                    _list_file_keys(what.get_values(1)),
+                    updated=_list_fragment_ids(what.get_values(1)),
+                    is_whole=True,
                 )
             case 108:
                 return _ChangedFragments(
-                    _file_keys(what.all(3)), _fragment_ids(what.all(2)), _read_numbers(what, 1)
+                    _list_file_keys(what.get_values(3)),
+                    _list_fragment_ids(what.get_values(2)),
+                    _read_numbers(what, 1),
                 )
             case 111 | 115:
-                groups = [ProtobufMessage.read(data) for data in what.all(1)]
-                return _ChangedFragments(updated=frozenset(group.number(1) or 0 for group in groups))
+                groups = [ProtobufMessage.decode(data) for data in what.get_values(1)]
+                return _ChangedFragments(updated=frozenset(group.get_number(1) or 0 for group in groups))
             case 109:
                 return _ChangedFragments(is_narrowing=True)
             case 103 | 107 | 110 | 112 | 114 | 116:
@@ -213,47 +230,55 @@ def _read_changed_fragments(transaction: ProtobufMessage) -> _ChangedFragments:
 
 def _read_changed_indexes(transaction: ProtobufMessage) -> tuple[set[bytes], set[bytes], set[str | None]]:
     """The indexes that a transaction makes and removes, and the names under which it makes them."""
-    if (what := transaction.message(103)) is not None:
-        new, removed = ([ProtobufMessage.read(data) for data in what.all(field)] for field in (1, 2))
-        return {*map(_index_uuid, new)}, {*map(_index_uuid, removed)}, {message.text(3) for message in new}
-    if (what := transaction.message(104)) is not None:
-        pairs = [ProtobufMessage.read(data) for data in what.all(4)]
-        return {_last_value(pair, 2) for pair in pairs}, {_last_value(pair, 1) for pair in pairs}, set()
+    if (what := transaction.get_message(103)) is not None:
+        new, removed = ([ProtobufMessage.decode(data) for data in what.get_values(field)] for field in (1, 2))
+        return (
+            {*map(_get_index_uuid, new)},
+            {*map(_get_index_uuid, removed)},
+            {message.get_text(3) for message in new},
+        )
+    if (what := transaction.get_message(104)) is not None:
+        pairs = [ProtobufMessage.decode(data) for data in what.get_values(4)]
+        return (
+            {_get_last_value(pair, 2) for pair in pairs},
+            {_get_last_value(pair, 1) for pair in pairs},
+            set(),
+        )
     return set(), set(), set()
 
 
-def _index_uuid(index: ProtobufMessage) -> bytes:
-    return _last_value(index, INDEX_UUID)
+def _get_index_uuid(index: ProtobufMessage) -> bytes:
+    return _get_last_value(index, INDEX_UUID)
 
 
-def _last_value(message: ProtobufMessage, field: int) -> bytes:
-    values = message.all(field)
+def _get_last_value(message: ProtobufMessage, field: int) -> bytes:
+    values = message.get_values(field)
     return values[-1] if values else b""
 
 
 def _read_file_key(data: bytes) -> tuple[str | None, int | None]:
-    message = ProtobufMessage.read(data)
-    return message.text(1), message.number(BASE_OF_FILE)
+    message = ProtobufMessage.decode(data)
+    return message.get_text(1), message.get_number(BASE_OF_FILE)
 
 
-def _file_keys(fragments: Iterable[bytes]) -> frozenset[tuple[tuple[str | None, int | None], ...]]:
-    return frozenset(_Fragment.read(fragment).files for fragment in fragments)
+def _list_file_keys(fragments: Iterable[bytes]) -> frozenset[tuple[tuple[str | None, int | None], ...]]:
+    return frozenset(_FragmentFiles.parse_fragment(fragment).files for fragment in fragments)
 
 
-def _fragment_ids(fragments: Iterable[bytes]) -> frozenset[int]:
-    return frozenset(ProtobufMessage.read(fragment).number(FRAGMENT_ID) or 0 for fragment in fragments)
+def _list_fragment_ids(fragments: Iterable[bytes]) -> frozenset[int]:
+    return frozenset(ProtobufMessage.decode(fragment).get_number(FRAGMENT_ID) or 0 for fragment in fragments)
 
 
 def _read_numbers(message: ProtobufMessage, field: int) -> frozenset[int]:
-    return frozenset(_each_number(message, field))
+    return frozenset(_list_numbers(message, field))
 
 
-def _each_number(message: ProtobufMessage, field: int) -> Iterator[int]:
+def _list_numbers(message: ProtobufMessage, field: int) -> Iterator[int]:
     """The integers of a list, written as one field or as many."""
     for field_value in message:
         if field_value.number == field:
             yield from (
                 (field_value.value,)
                 if isinstance(field_value.value, int)
-                else unpacked_numbers(field_value.value)
+                else unpack_numbers(field_value.value)
             )

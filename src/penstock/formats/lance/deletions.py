@@ -9,20 +9,20 @@ from __future__ import annotations
 from io import BytesIO
 
 from penstock.errors import InvalidRequest
-from penstock.formats.lance.row_sets import Ranges, numbers_in, ranges_of
+from penstock.formats.lance.row_sets import Ranges, list_numbers, make_ranges
 from penstock.formats.roaring import pack_numbers, read_numbers
 
 
 def read_deletions(name: str, data: bytes) -> Ranges:
     """The places in a file of deleted rows. ``ValueError`` if it is none."""
     if name.endswith(".bin"):
-        return ranges_of(read_numbers(data))
-    return ranges_of(_read_arrow(data))
+        return make_ranges(read_numbers(data))
+    return make_ranges(_read_arrow(data))
 
 
 def pack_deletions(places: Ranges) -> bytes:
     """The bytes of a file of deleted rows, of the kind whose name ends with ``bin``."""
-    return pack_numbers(numbers_in(places))
+    return pack_numbers(list_numbers(places))
 
 
 def _read_arrow(data: bytes) -> list[int]:

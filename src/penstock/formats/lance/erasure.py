@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.lance.columns import numbers_of
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.columns import list_column_numbers
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.names import LINES
-from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
+from penstock.formats.lance.protobuf import ProtobufMessage, unpack_numbers
 from penstock.formats.lance.relocation import (
     DELETION_FILE,
     FILES,
     INDEX_NAME,
     INDEX_VERSION,
     move_to_folder,
-    without_idle,
+    remove_idle_bases,
 )
 
 SYSTEM: Final = "__lance_"
@@ -28,37 +28,37 @@ REUSED: Final = "__lance_frag_reuse"
 _FIELDS_OF_FILE: Final = 2
 
 
-def fragments_with_deletions(manifest: Manifest) -> int:
+def count_fragments_with_deletions(manifest: Manifest) -> int:
     """How many fragments hold rows that were deleted."""
-    return sum(bool(fragment.all(DELETION_FILE)) for fragment in manifest.fragments)
+    return sum(bool(fragment.get_values(DELETION_FILE)) for fragment in manifest.fragments)
 
 
-def fragments_with_old_columns(manifest: Manifest) -> int:
+def count_fragments_with_old_columns(manifest: Manifest) -> int:
     """How many fragments hold columns that the table does not have, or has elsewhere by now."""
-    numbers = numbers_of(manifest)
-    return sum(_has_others(fragment, numbers) for fragment in manifest.fragments)
+    numbers = list_column_numbers(manifest)
+    return sum(_has_other_columns(fragment, numbers) for fragment in manifest.fragments)
 
 
 def has_old_columns(manifest: Manifest, fragment: ProtobufMessage) -> bool:
     """Whether a fragment of a version is one of these."""
-    return _has_others(fragment, numbers_of(manifest))
+    return _has_other_columns(fragment, list_column_numbers(manifest))
 
 
-def _has_others(fragment: ProtobufMessage, columns: frozenset[int]) -> bool:
-    for file in map(ProtobufMessage.read, fragment.all(FILES)):
-        fields = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
+def _has_other_columns(fragment: ProtobufMessage, columns: frozenset[int]) -> bool:
+    for file in map(ProtobufMessage.decode, fragment.get_values(FILES)):
+        fields = {number for packed in file.get_values(_FIELDS_OF_FILE) for number in unpack_numbers(packed)}
         if fields - columns:
             return True
     return False
 
 
-def index_names(manifest: Manifest) -> list[str]:
+def list_index_names(manifest: Manifest) -> list[str]:
     """The names of its indexes but Lance's own."""
-    names = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
+    names = {index.get_text(INDEX_NAME) or "" for index in manifest.indexes}
     return sorted(name for name in names if not name.startswith(SYSTEM))
 
 
-def first_version(
+def make_first_version(
     manifest: Manifest, folder: str, location: str, uuid: str, time_us: int, first: int | None = None
 ) -> Manifest:
     """The next version of a table, which changes nothing, and with which its history begins, unless that
@@ -68,11 +68,13 @@ def first_version(
     and one that was made of an earlier version is told by that.
     """
     number = manifest.version + 1
-    moved = without_idle(move_to_folder(manifest, folder, location), f"{location}/{LINES}")
+    moved = remove_idle_bases(move_to_folder(manifest, folder, location), f"{location}/{LINES}")
     made_of = number if first is None else first
     indexes = [
-        index.with_field(INDEX_VERSION, max(made_of, index.number(INDEX_VERSION) or 0))
+        index.replace_field(INDEX_VERSION, max(made_of, index.get_number(INDEX_VERSION) or 0))
         for index in moved.indexes
     ]
-    message = transaction(ManifestOperation.RESERVE, manifest.version, uuid, ProtobufMessage.of(), {})
-    return moved.with_parts(indexes=indexes).as_version(number, None, message, time_us)
+    message = make_transaction(
+        ManifestOperation.RESERVE, manifest.version, uuid, ProtobufMessage.from_fields(), {}
+    )
+    return moved.replace_parts(indexes=indexes).make_version(number, None, message, time_us)

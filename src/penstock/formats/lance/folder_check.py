@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.names import MAIN, manifest_name
+from penstock.formats.lance.names import MAIN, make_manifest_path
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.sync import SyncCheck, SyncState, out_of_sync
 from penstock.model.keys import Key
@@ -49,7 +49,7 @@ class FolderCheck(SyncCheck[LanceTable]):
             return
         state = self.compare(content.id, content.location, content if is_default else None)
         if state.other < 0 and state.beyond == state.known + 1:
-            names = (manifest_name("", MAIN, state.beyond, is_v1=is_v1) for is_v1 in (False, True))
+            names = (make_manifest_path("", MAIN, state.beyond, is_v1=is_v1) for is_v1 in (False, True))
             if any(name in written for name in names):
                 return  # it is about to be the next one
         if not state.is_in_sync:
@@ -62,4 +62,4 @@ class FolderCheck(SyncCheck[LanceTable]):
                 self._in_sync.popitem(last=False)
 
     def _compare_with_storage(self, location: str, content: LanceTable | None) -> SyncState:
-        return self._promoter.compare(location, content)
+        return self._promoter.compare_with_folder(location, content)

@@ -14,8 +14,15 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.manifest_check import ManifestCheck
 from penstock.formats.lance.manifest_reader import Manifests
-from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
-from penstock.formats.lance.table_changes import Prepared, apply_steps, step_names
+from penstock.formats.lance.state import (
+    NAME,
+    LanceState,
+    begin_table,
+    decode_state,
+    encode_state_into_table,
+    is_managed,
+)
+from penstock.formats.lance.table_changes import Prepared, apply_steps, list_step_names
 from penstock.kernel.format import AppliedChange, Format, FormatRefused, LaterCommitLookup, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
@@ -31,7 +38,7 @@ from penstock.storage.places import Places
 class CommitListener(Protocol):
     """Is told of committed tables: the promoter."""
 
-    def table_committed(self, key: Key, content: LanceTable, *, is_default: bool) -> None:
+    def note_commit(self, key: Key, content: LanceTable, *, is_default: bool) -> None:
         """A commit with this table has landed on a branch."""
 
 
@@ -51,9 +58,9 @@ class LanceFormat(Format):
         if isinstance(table.content, LanceTable) and is_managed(table.content):
             retained = self.drop_erased(table, table.content)
             assert isinstance(retained, LanceTable)
-            table, first = msgspec.structs.replace(table, content=retained), state_of(retained).first
+            table, first = msgspec.structs.replace(table, content=retained), decode_state(retained).first
         return _PreparedSteps(
-            first, self._checking.check_steps(table, _table_objects(table), steps, self._clock())
+            first, self._checking.check_steps(table, _open_table_objects(table), steps, self._clock())
         )
 
     def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
@@ -61,17 +68,17 @@ class LanceFormat(Format):
         looked: _PreparedSteps = _PreparedSteps(0, {}) if prepared is None else prepared
         content = table.content
         if isinstance(content, LanceTable) and is_managed(content):
-            content = begin_with(content, looked.first)
+            content = begin_table(content, looked.first)
         applied = apply_steps(
-            _table_objects(table),
+            _open_table_objects(table),
             table.key,
             content,
-            WriteTarget.of(table),
+            WriteTarget.from_table(table),
             steps,
             looked.found,
             self._clock(),
         )
-        return _with_origin(table, applied)._replace(intent=step_names(steps))
+        return _add_origin(table, applied)._replace(intent=list_step_names(steps))
 
     def merge(
         self,
@@ -85,22 +92,22 @@ class LanceFormat(Format):
             _require_lance_content(base),
             _require_lance_content(source),
         )
-        return _with_origin(table, merge_rules.merge(table, self._merge_context(table), *sides))
+        return _add_origin(table, merge_rules.merge_table(table, self._merge_context(table), *sides))
 
     def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
-        restored = merge_rules.restore(
+        restored = merge_rules.restore_table(
             table,
             self._merge_context(table),
             _require_lance_content(table.content),
             _require_lance_content(after),
         )
-        return _with_origin(table, restored)
+        return _add_origin(table, restored)
 
     def restore_version(self, table: Table, version: int) -> AppliedChange:
-        restored = merge_rules.restore_version(
+        restored = merge_rules.restore_table_version(
             table, self._merge_context(table), _require_lance_content(table.content), version
         )
-        return _with_origin(table, restored)
+        return _add_origin(table, restored)
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
@@ -109,13 +116,15 @@ class LanceFormat(Format):
             content if isinstance(content, LanceTable) and content.state else None
             for content in (before, after)
         )
-        return change_summary.summarize_change(_table_objects(table), self._manifests, old_content, becomes)
+        return change_summary.summarize_change(
+            _open_table_objects(table), self._manifests, old_content, becomes
+        )
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         assert isinstance(after, LanceTable)
         old_content = before if isinstance(before, LanceTable) and before.state else None
-        return change_summary.missing_files(
-            _table_objects(table), self._manifests, self._places, old_content, after
+        return change_summary.find_missing_files(
+            _open_table_objects(table), self._manifests, self._places, old_content, after
         )
 
     def revert(
@@ -130,20 +139,20 @@ class LanceFormat(Format):
             _require_lance_content(committed),
             _require_lance_content(previous),
         )
-        return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
+        return _add_origin(table, merge_rules.revert_table(table, self._merge_context(table), *sides, since))
 
     def describe_state(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
             return ""
-        newest = state_of(content).newest
+        newest = decode_state(content).newest
         return f"version {newest}" if newest else "declared"
 
     def _merge_context(self, table: Table) -> merge_rules.MergeContext:
         return merge_rules.MergeContext(
-            self._manifests, self._places, self._clock(), partial(self.check, table)
+            self._manifests, self._places, self._clock(), partial(self.check_may_write, table)
         )
 
-    def check(self, table: Table, content: LanceTable) -> object:
+    def check_may_write(self, table: Table, content: LanceTable) -> object:
         """Asked before anything is written for a table that is there: raises if it may not be."""
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
@@ -155,7 +164,7 @@ class LanceFormat(Format):
     def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
-        state = state_of(content)
+        state = decode_state(content)
         if state.first >= first_version or not keeps_younger:
             return state.first < first_version  # every state has it from the version on that the erase made
         if state.owner == b"" and not state.fork:
@@ -166,12 +175,12 @@ class LanceFormat(Format):
     def cut_content(self, content: AnyContent, first_version: int) -> AnyContent:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return content
-        return begin_with(content, first_version)
+        return begin_table(content, first_version)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
             return "would appear or vanish; merge the branch, or drop the table"
-        return merge_rules.why_not_move(before, after)
+        return merge_rules.explain_unmovable(before, after)
 
     def after_commit(
         self,
@@ -183,7 +192,7 @@ class LanceFormat(Format):
         is_default: bool,
     ) -> None:
         if isinstance(content, LanceTable) and content.state and not branch.startswith(PREFIX):
-            self._promoter.table_committed(key, content, is_default=is_default)
+            self._promoter.note_commit(key, content, is_default=is_default)
 
 
 class _PreparedSteps(NamedTuple):
@@ -194,18 +203,21 @@ class _PreparedSteps(NamedTuple):
     found: Prepared
 
 
-def _with_origin(table: Table, applied: AppliedChange) -> AppliedChange:
+def _add_origin(table: Table, applied: AppliedChange) -> AppliedChange:
     """The table with the version that it continues from and the first version of its history set."""
     content, before = applied.content, table.content if table.content is not None else table.last
     if not isinstance(content, LanceTable) or not content.state or content == table.content:
         return applied
-    old_state = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
-    state, fork = state_of(content), _find_forked_version(WriteTarget.of(table), old_state, state_of(content))
+    old_state = decode_state(before) if isinstance(before, LanceTable) and before.state else LanceState()
+    state, fork = (
+        decode_state(content),
+        _find_forked_version(WriteTarget.from_table(table), old_state, decode_state(content)),
+    )
     first = max(state.first, old_state.first if before is not None and before.id == content.id else 0)
     if (fork, first) == (state.fork, state.first):
         return applied
     state = msgspec.structs.replace(state, fork=fork, first=first)
-    return applied._replace(content=with_state(content, state))
+    return applied._replace(content=encode_state_into_table(content, state))
 
 
 def _find_forked_version(target: WriteTarget, old_state: LanceState, state: LanceState) -> int:
@@ -220,7 +232,7 @@ def _find_forked_version(target: WriteTarget, old_state: LanceState, state: Lanc
     return 0
 
 
-def _table_objects(table: Table) -> Objects:
+def _open_table_objects(table: Table) -> Objects:
     assert table.objects is not None
     return table.objects
 

@@ -17,7 +17,7 @@ from penstock.formats.lance.relocation import (
     FRAGMENT_ID,
     UnknownPlacement,
 )
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 
 MARK_BYTES: Final = 12
 """Long enough that no two files of a table ever have the same mark by chance."""
@@ -60,27 +60,27 @@ class Fragment(NamedTuple):
 
     @property
     def number(self) -> int:
-        return self.message.number(FRAGMENT_ID) or 0
+        return self.message.get_number(FRAGMENT_ID) or 0
 
     @property
-    def file(self) -> str:
+    def first_data_file(self) -> str:
         """The data file by which its rows are named."""
         return self.files[0]
 
     @property
     def physical_rows(self) -> int:
         """How many rows its data files have, deleted ones too."""
-        rows = self.message.number(_PHYSICAL_ROWS)
+        rows = self.message.get_number(_PHYSICAL_ROWS)
         if rows is None:
             raise UnknownPlacement("has a fragment without a number of rows in its manifest")
         return rows
 
     @property
     def deletions(self) -> DeletionKey | None:
-        message = self.message.message(DELETION_FILE)
+        message = self.message.get_message(DELETION_FILE)
         if message is None:
             return None
-        kind, read_version, number, rows = (message.number(field) or 0 for field in (1, 2, 3, 4))
+        kind, read_version, number, rows = (message.get_number(field) or 0 for field in (1, 2, 3, 4))
         return DeletionKey(kind, read_version, number & ~FRESH, rows)
 
     @property
@@ -89,7 +89,7 @@ class Fragment(NamedTuple):
         return self.physical_rows - (0 if deletions is None else deletions.rows)
 
     @property
-    def key(self) -> tuple[tuple[str, ...], DeletionKey | None]:
+    def identity(self) -> tuple[tuple[str, ...], DeletionKey | None]:
         """Equal for fragments with the same rows and columns."""
         return self.files, self.deletions
 
@@ -101,13 +101,13 @@ class RewriteGroup(NamedTuple):
     after: tuple[Fragment, ...]
 
 
-def places_of_bases(bases: Iterable[FileBase], folder: str) -> Mapping[int | None, FileBase]:
+def map_base_places(bases: Iterable[FileBase], folder: str) -> Mapping[int | None, FileBase]:
     return {None: FileBase(-1, folder), **{base.id: base for base in bases}}
 
 
-def fragments_of(side: FolderVersion) -> list[Fragment]:
+def list_fragments(side: FolderVersion) -> list[Fragment]:
     """The fragments of a version. ``UnknownPlacement`` if it names a file in a way that is not known."""
-    places = places_of_bases(side.manifest.bases, side.folder)
+    places = map_base_places(side.manifest.bases, side.folder)
     return [_locate_fragment(fragment, places) for fragment in side.manifest.fragments]
 
 
@@ -115,27 +115,29 @@ def read_rewrites(side: FolderVersion) -> list[RewriteGroup]:
     """What the transaction of a version says that was compacted. ``UnknownPlacement`` if that is not
     known."""
     transaction = side.manifest.transaction
-    message = None if transaction is None else transaction.message(_REWRITE)
+    message = None if transaction is None else transaction.get_message(_REWRITE)
     if message is None or side.manifest.operation is not ManifestOperation.REWRITE:
         raise UnknownPlacement(
             f"has no record of which fragments were compacted in version {side.manifest.version}"
         )
     _check_fields(message, _REWRITE_FIELDS)
-    places = places_of_bases(side.manifest.bases, side.folder)
+    places = map_base_places(side.manifest.bases, side.folder)
     groups: list[RewriteGroup] = []
-    for group in map(ProtobufMessage.read, message.all(_GROUPS)):
+    for group in map(ProtobufMessage.decode, message.get_values(_GROUPS)):
         _check_fields(group, _GROUP_FIELDS)
         before, after = (
-            tuple(_locate_fragment(ProtobufMessage.read(packed), places) for packed in group.all(field))
+            tuple(
+                _locate_fragment(ProtobufMessage.decode(packed), places) for packed in group.get_values(field)
+            )
             for field in (1, 2)
         )
         groups.append(RewriteGroup(before, after))
     return groups
 
 
-def mark_of(file: str) -> bytes:
+def make_file_mark(file: str) -> bytes:
     """By which a data file is remembered: a hash of where it lies."""
-    return digest("lance fragment", file.encode())[:MARK_BYTES]
+    return hash_parts("lance fragment", file.encode())[:MARK_BYTES]
 
 
 def _check_fields(message: ProtobufMessage, fields: frozenset[int]) -> None:
@@ -153,21 +155,23 @@ def _locate_fragment(fragment: ProtobufMessage, places: Mapping[int | None, File
         return places[base]
 
     files = []
-    for file in map(ProtobufMessage.read, fragment.all(FILES)):
-        base = at(file.number(BASE_OF_FILE))
-        files.append(f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}")
+    for file in map(ProtobufMessage.decode, fragment.get_values(FILES)):
+        base = at(file.get_number(BASE_OF_FILE))
+        files.append(
+            f"{base.path}/data/{file.get_text(1)}" if base.is_root else f"{base.path}/{file.get_text(1)}"
+        )
     if not files:
         raise UnknownPlacement("has a fragment without data files in its manifest")
-    return Fragment(fragment, tuple(files), _deletion_file(fragment, at))
+    return Fragment(fragment, tuple(files), _make_deletion_file_path(fragment, at))
 
 
-def _deletion_file(fragment: ProtobufMessage, at: Callable[[int | None], FileBase]) -> str | None:
-    message = fragment.message(DELETION_FILE)
+def _make_deletion_file_path(fragment: ProtobufMessage, at: Callable[[int | None], FileBase]) -> str | None:
+    message = fragment.get_message(DELETION_FILE)
     if message is None:
         return None
-    suffix = SUFFIXES.get(message.number(1) or 0)
+    suffix = SUFFIXES.get(message.get_number(1) or 0)
     if suffix is None:
         raise UnknownPlacement("has a kind of deletion file that this version of Penstock does not know")
-    number = fragment.number(FRAGMENT_ID) or 0
-    name = f"{number}-{message.number(2) or 0}-{message.number(3) or 0}.{suffix}"
-    return f"{at(message.number(BASE_OF_FILE)).path}/_deletions/{name}"
+    number = fragment.get_number(FRAGMENT_ID) or 0
+    name = f"{number}-{message.get_number(2) or 0}-{message.get_number(3) or 0}.{suffix}"
+    return f"{at(message.get_number(BASE_OF_FILE)).path}/_deletions/{name}"

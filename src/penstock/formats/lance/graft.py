@@ -16,11 +16,18 @@ from collections.abc import Collection, Iterable, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.columns import has_more_columns, why_not_read
-from penstock.formats.lance.fragments import FRESH, SUFFIXES, FolderVersion, Fragment, fragments_of, mark_of
+from penstock.formats.lance.columns import explain_unreadable_columns, has_more_columns
+from penstock.formats.lance.fragments import (
+    FRESH,
+    SUFFIXES,
+    FolderVersion,
+    Fragment,
+    list_fragments,
+    make_file_mark,
+)
 from penstock.formats.lance.lineage import Lineage, RowChanges
 from penstock.formats.lance.manifests import FileBase, Manifest, ManifestFlag, ManifestOperation
-from penstock.formats.lance.protobuf import ProtobufMessage, packed_numbers
+from penstock.formats.lance.protobuf import ProtobufMessage, pack_numbers
 from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
     DELETION_FILE,
@@ -33,13 +40,13 @@ from penstock.formats.lance.relocation import (
 from penstock.formats.lance.row_sets import (
     Ranges,
     RowSet,
-    all_rows,
-    count,
-    difference,
-    other_rows,
-    places_of,
-    shared_rows,
-    union,
+    count_numbers,
+    find_places,
+    intersect_row_sets,
+    subtract_ranges,
+    subtract_row_sets,
+    unite_ranges,
+    unite_row_sets,
 )
 from penstock.formats.lance.state import Step
 
@@ -136,19 +143,19 @@ class BaseState(NamedTuple):
 
 def check_operations(grafted: Collection[ManifestOperation], ground: Collection[ManifestOperation]) -> None:
     """``GraftRefused`` if what was done on one side cannot come on top of what was done on the other."""
-    if others := _operation_names({*grafted} - GRAFTED):
+    if others := _list_operation_names({*grafted} - GRAFTED):
         raise GraftRefused(
             f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on "
             "top of the target's changes"
         )
-    if others := _operation_names({*ground} & UNGROUNDED):
+    if others := _list_operation_names({*ground} & UNGROUNDED):
         raise GraftRefused(
             f"was changed on both sides: the target has had {_join_names(others)}, after which Lance "
             "cannot apply the source's changes"
         )
 
 
-def graft(
+def graft_changes(
     bases: Sequence[BaseState],
     source: FolderVersion,
     target: FolderVersion,
@@ -179,45 +186,49 @@ def graft(
             )
     _check_columns(states[0].manifest, source.manifest, target.manifest, source_done)
     _check_inserts(source_done, target_done)
-    rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
+    rows = _GraftedRows([list_fragments(side) for side in (*states, source, target)], lineage)
     _check_values(rows, source_done, target_done)
     _check_known(rows, bases, source_done, target_done)
-    removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
-    if unknown := other_rows(shared_rows(rows.added, strange), removed_rows):
+    removed_rows = (
+        {} if receiver is None or receiver.changes is None else receiver.changes.list_removed_rows()
+    )
+    if unknown := subtract_row_sets(intersect_row_sets(rows.added, strange), removed_rows):
         raise GraftRefused("never had, on this branch, the rows that the revert would restore", unknown)
     _check_returned(rows, source_done, target_done)
     if rows.added or rows.removed or not is_again:
         _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
     moves = RowMoves(rows.kept, rows.source, rows.target, rows.added, rows.removed)
-    return RowGraft(source, target, lineage, moves).graft()
+    return RowGraft(source, target, lineage, moves).graft_rows()
 
 
-class _Rows:
+class _GraftedRows:
     """The rows of all states that differ, and what follows from them."""
 
     def __init__(self, states: list[list[Fragment]], lineage: Lineage) -> None:
         self.lineage = lineage
-        same = set.intersection(*({fragment.key for fragment in fragments} for fragments in states))
-        self.kept = [state for state in states[-1] if state.key in same]
+        same = set.intersection(*({fragment.identity for fragment in fragments} for fragments in states))
+        self.kept = [state for state in states[-1] if state.identity in same]
         """Fragments of the target that are the same everywhere."""
-        rest = [[fragment for fragment in fragments if fragment.key not in same] for fragments in states]
+        rest = [[fragment for fragment in fragments if fragment.identity not in same] for fragments in states]
         *self.bases, self.source, self.target = rest
         self.of_bases = [self._rows_of_fragments(base) for base in self.bases]
-        self.base = all_rows(self.of_bases)
+        self.base = unite_row_sets(self.of_bases)
         self.of_source, self.of_target = (
             self._rows_of_fragments(self.source),
             self._rows_of_fragments(self.target),
         )
-        self.added = other_rows(self.of_source, self.base, self.of_target)
+        self.added = subtract_row_sets(self.of_source, self.base, self.of_target)
         """What the source has, and has to come."""
-        self.removed = shared_rows(other_rows(self.base, self.of_source), self.of_target)
+        self.removed = intersect_row_sets(subtract_row_sets(self.base, self.of_source), self.of_target)
         """What the target has, and has to go."""
 
     def _rows_of_fragments(self, fragments: Iterable[Fragment]) -> RowSet:
-        return all_rows(map(self.lineage.rows, fragments))
+        return unite_row_sets(map(self.lineage.list_rows, fragments))
 
 
-def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, target: SideHistory) -> None:
+def _check_known(
+    rows: _GraftedRows, bases: Sequence[BaseState], source: SideHistory, target: SideHistory
+) -> None:
     """``GraftRefused`` if rows are gone of which nothing says that they were removed.
 
     They would be there still, as others: it is not known then how the rows of both sides are to be compared.
@@ -225,8 +236,10 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, t
     for history, present in ((source, rows.of_source), (target, rows.of_target)):
         if history.changes is None or not history.comes_from_bases:
             continue
-        gone = other_rows(rows.base, present)
-        if lost := other_rows(gone, history.changes.removed_rows(), *(base.removed for base in bases)):
+        gone = subtract_row_sets(rows.base, present)
+        if lost := subtract_row_sets(
+            gone, history.changes.list_removed_rows(), *(base.removed for base in bases)
+        ):
             raise GraftRefused(
                 "was changed on both sides, and the history no longer says which rows of "
                 "one side are rows of the other",
@@ -235,7 +248,7 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, t
 
 
 def _check_rows(
-    rows: _Rows,
+    rows: _GraftedRows,
     bases: Sequence[BaseState],
     source: SideHistory,
     target: SideHistory,
@@ -244,11 +257,11 @@ def _check_rows(
     is_again: bool,
 ) -> None:
     """``GraftRefused`` if both sides have done something to one row that is not the same, or may have."""
-    added_by_both = other_rows(rows.base, rows.of_source, rows.of_target)
+    added_by_both = subtract_row_sets(rows.base, rows.of_source, rows.of_target)
     for base, of_base in zip(bases, rows.of_bases, strict=True):
         # Both sides have it from a common state that such a row is gone.
-        added_by_both = other_rows(
-            added_by_both, shared_rows(other_rows(added_by_both, of_base), base.removed)
+        added_by_both = subtract_row_sets(
+            added_by_both, intersect_row_sets(subtract_row_sets(added_by_both, of_base), base.removed)
         )
     row_changes, other = source.changes, target.changes
     if row_changes is None or other is None:
@@ -267,14 +280,18 @@ def _check_rows(
                 "their rows are: a merge might duplicate rows"
             )
         return
-    removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
-    if receiver is not None and (missing := other_rows(added_by_both, removed_rows)):
+    removed_rows = (
+        {} if receiver is None or receiver.changes is None else receiver.changes.list_removed_rows()
+    )
+    if receiver is not None and (missing := subtract_row_sets(added_by_both, removed_rows)):
         raise GraftRefused(
             "no longer has the rows that the commit deletes or updates, or has updated them since", missing
         )
     # A commit that was reverted comes back, and what was deleted or updated since does not.
-    for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
-    if back := shared_rows(rows.added, for_good):
+    for_good = (
+        {} if receiver is None or receiver.changes is None else receiver.changes.list_rows_removed_for_good()
+    )
+    if back := intersect_row_sets(rows.added, for_good):
         raise GraftRefused("has deleted or updated rows that the commit added: they would come back", back)
     common = set() if is_again else row_changes.updates.keys() & other.updates.keys()
     """Updates that both sides have, by whatever way, and that stand."""
@@ -282,10 +299,10 @@ def _check_rows(
         {step: change for step, change in side.updates.items() if step not in common}
         for side in (row_changes, other)
     ]
-    replaced = all_rows(change.removed for updates in own for change in updates.values())
-    if clashes := shared_rows(added_by_both, replaced):
+    replaced = unite_row_sets(change.removed for updates in own for change in updates.values())
+    if clashes := intersect_row_sets(added_by_both, replaced):
         raise GraftRefused("had the same rows updated or deleted on both sides", clashes)
-    if clashes := all_rows(_find_undone(added_by_both, history) for history in (source, target)):
+    if clashes := unite_row_sets(_find_undone(added_by_both, history) for history in (source, target)):
         raise GraftRefused(
             "had rows updated or deleted on one side; the other side still has the old rows, because the "
             "change was reverted or left out there",
@@ -304,13 +321,13 @@ def _find_undone(rows: RowSet, history: SideHistory) -> RowSet:
     """
     if history.comes_from_bases:
         return {}
-    removed = {} if history.changes is None else history.changes.removed_rows()
-    never_had = other_rows(rows, removed)
-    return never_had if history.left_out is None else shared_rows(never_had, history.left_out)
+    removed = {} if history.changes is None else history.changes.list_removed_rows()
+    never_had = subtract_row_sets(rows, removed)
+    return never_had if history.left_out is None else intersect_row_sets(never_had, history.left_out)
 
 
 def _check_repeated(
-    rows: _Rows, source: RowChanges, target: RowChanges, common: Collection[Step], *, may_return: bool
+    rows: _GraftedRows, source: RowChanges, target: RowChanges, common: Collection[Step], *, may_return: bool
 ) -> None:
     """``GraftRefused`` if a row that came to a side by a repeated commit would be there twice, or come back.
 
@@ -319,15 +336,17 @@ def _check_repeated(
     It is in no state that both sides come from, so that only what was done to it tells that both had it.
     ``may_return`` tells that a row may come back that a revert has removed: its commit is repeated.
     """
-    removed = target.removed_for_good() if may_return else target.removed_rows()
-    remaining_other_rows = other_rows(rows.of_target, rows.of_source, rows.base)
-    again = {*shared_rows(rows.added, removed)}
+    removed = target.list_rows_removed_for_good() if may_return else target.list_removed_rows()
+    remaining_other_rows = subtract_row_sets(rows.of_target, rows.of_source, rows.base)
+    again = {*intersect_row_sets(rows.added, removed)}
     for step, update in source.updates.items():
-        again |= shared_rows(remaining_other_rows, update.removed).keys()
+        again |= intersect_row_sets(remaining_other_rows, update.removed).keys()
         if step in common:  # what it made is gone on one side
-            again |= shared_rows(remaining_other_rows, update.added).keys()
+            again |= intersect_row_sets(remaining_other_rows, update.added).keys()
         else:
-            again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
+            again |= intersect_row_sets(
+                subtract_row_sets(update.removed, rows.base, rows.of_target), removed
+            ).keys()
     if again:
         raise GraftRefused(
             "has rows that one side got from transplanted or reverted commits, and the other side "
@@ -337,21 +356,23 @@ def _check_repeated(
         )
 
 
-def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
+def _check_returned(rows: _GraftedRows, source: SideHistory, target: SideHistory) -> None:
     """``GraftRefused`` if a revert brought rows back on one side that only some of the common states have.
 
     By one of these they are new there, and by another one the other side has removed them.
     """
     everywhere = rows.base
     for of_base in rows.of_bases:
-        everywhere = shared_rows(everywhere, of_base)
-    doubtful = other_rows(rows.base, everywhere)
+        everywhere = intersect_row_sets(everywhere, of_base)
+    doubtful = subtract_row_sets(rows.base, everywhere)
     for history, mine, others in (
         (source, rows.of_source, rows.of_target),
         (target, rows.of_target, rows.of_source),
     ):
-        returned = {} if history.changes is None else history.changes.returned_rows()
-        if clashes := other_rows(shared_rows(shared_rows(doubtful, mine), returned), others):
+        returned = {} if history.changes is None else history.changes.list_returned_rows()
+        if clashes := subtract_row_sets(
+            intersect_row_sets(intersect_row_sets(doubtful, mine), returned), others
+        ):
             raise GraftRefused(
                 "has rows that a revert restored on one side, but that the other side no longer has",
                 clashes,
@@ -385,7 +406,7 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, history: 
             "was changed on both sides, and the source also changed its columns",
             way_out="merge the other way first, and then this way",
         )
-    if (why := why_not_read(source, target)) is not None:
+    if (why := explain_unreadable_columns(source, target)) is not None:
         raise GraftRefused(f"was changed on both sides, and {why} on one of them")
     if ManifestOperation.UPDATE in history.operations and has_more_columns(target, source):
         raise GraftRefused(
@@ -394,7 +415,7 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, history: 
         )
 
 
-def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
+def _check_values(rows: _GraftedRows, source: SideHistory, target: SideHistory) -> None:
     """``GraftRefused`` if rows of one side got other values where they are, and the other side has them too.
 
     Lance can write a column of a fragment anew, and leave the others where they are.
@@ -404,9 +425,9 @@ def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None
     }
     first = {files[0] for files in files_of_bases}
     clashes = {
-        fragment.file
+        fragment.first_data_file
         for fragment in rows.source
-        if fragment.file in first and fragment.files not in files_of_bases
+        if fragment.first_data_file in first and fragment.files not in files_of_bases
     }
     if source.changes is None or target.changes is None:
         is_hidden = {ManifestOperation.UPDATE, ManifestOperation.REWRITE} <= source.operations
@@ -414,11 +435,13 @@ def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None
         clashes |= {*rows.removed} if ManifestOperation.UPDATE in target.operations else set()
     else:
         rewritten_by_source, other = (
-            all_rows(change.rewritten for step, change in mine.updates.items() if step not in others.updates)
+            unite_row_sets(
+                change.rewritten for step, change in mine.updates.items() if step not in others.updates
+            )
             for mine, others in ((source.changes, target.changes), (target.changes, source.changes))
         )
-        clashes |= shared_rows(rewritten_by_source, all_rows((rows.base, rows.of_target))).keys()
-        clashes |= shared_rows(other, rows.removed).keys()
+        clashes |= intersect_row_sets(rewritten_by_source, unite_row_sets((rows.base, rows.of_target))).keys()
+        clashes |= intersect_row_sets(other, rows.removed).keys()
     if clashes:
         raise GraftRefused(
             "was changed on both sides: one side rewrote columns of data files from which the other side "
@@ -467,7 +490,7 @@ class RowGraft:
         """Maps base paths of the source to those of the target."""
         return self._moved
 
-    def graft(self) -> GraftResult:
+    def graft_rows(self) -> GraftResult:
         target = self._target.manifest
         messages: dict[int, ProtobufMessage] = {
             fragment.number: fragment.message for fragment in self._rows.kept
@@ -484,21 +507,21 @@ class RowGraft:
                 updated.append(after_removal)
         first = target.max_fragment_id + 1
         new = [
-            self._as_number(fragment, ranges, first + place)
-            for place, (fragment, ranges) in enumerate(self._incoming_fragments())
+            self._renumber_fragment(fragment, ranges, first + place)
+            for place, (fragment, ranges) in enumerate(self._find_incoming_fragments())
         ]
         ordered = [
             messages[number]
             for fragment in target.fragments
-            if (number := fragment.number(FRAGMENT_ID) or 0) in messages
+            if (number := fragment.get_number(FRAGMENT_ID) or 0) in messages
         ]
-        manifest = target.with_parts(
+        manifest = target.replace_parts(
             fragments=[*ordered, *new],
             bases=self._bases if new or updated else None,
             max_fragment_id=first + len(new) - 1,
         )
-        transaction = _describe_transaction(new, updated, packed_numbers(sorted(removed)))
-        marks = frozenset(map(mark_of, self._rows.added))
+        transaction = _describe_transaction(new, updated, pack_numbers(sorted(removed)))
+        marks = frozenset(map(make_file_mark, self._rows.added))
         is_changed = bool(new or updated or removed)
         return GraftResult(
             manifest, *transaction, tuple(self._copies), tuple(self._written), marks, is_changed
@@ -506,74 +529,85 @@ class RowGraft:
 
     def _remove_rows_from_fragment(self, fragment: Fragment) -> ProtobufMessage | None:
         """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
-        layout = self._lineage.layout(fragment)
-        gone = places_of(layout, self._rows.removed)
+        layout = self._lineage.lay_out_fragment(fragment)
+        gone = find_places(layout, self._rows.removed)
         if not gone:
             return fragment.message
-        places = union(self._lineage.deletions(fragment), gone)
-        if count(places) == fragment.physical_rows:
+        places = unite_ranges(self._lineage.read_deletions(fragment), gone)
+        if count_numbers(places) == fragment.physical_rows:
             return None
         for incoming in self._rows.source:
-            if incoming.file == fragment.file and self._lineage.deletions(incoming) == places:
-                return self._with_deletion(
+            if (
+                incoming.first_data_file == fragment.first_data_file
+                and self._lineage.read_deletions(incoming) == places
+            ):
+                return self._replace_deletion(
                     fragment.message, self._write_deletion_file(incoming, fragment.number)
                 )
-        return self._with_deletion(fragment.message, self._write(fragment.number, places))
+        return self._replace_deletion(fragment.message, self._write_deletions(fragment.number, places))
 
-    def _incoming_fragments(self) -> list[tuple[Fragment, Ranges]]:
+    def _find_incoming_fragments(self) -> list[tuple[Fragment, Ranges]]:
         """Fragments of the source that have rows which have to come, and the places of these."""
-        fragments = ((fragment, self._live_places(fragment)) for fragment in self._rows.source)
+        fragments = ((fragment, self._find_live_places(fragment)) for fragment in self._rows.source)
         return [(fragment, ranges) for fragment, ranges in fragments if ranges]
 
-    def _live_places(self, fragment: Fragment) -> Ranges:
-        places = places_of(self._lineage.layout(fragment), self._rows.added)
-        return difference(places, self._lineage.deletions(fragment))
+    def _find_live_places(self, fragment: Fragment) -> Ranges:
+        places = find_places(self._lineage.lay_out_fragment(fragment), self._rows.added)
+        return subtract_ranges(places, self._lineage.read_deletions(fragment))
 
-    def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> ProtobufMessage:
+    def _renumber_fragment(self, fragment: Fragment, ranges: Ranges, number: int) -> ProtobufMessage:
         """A fragment of the source as a new one of the target, with the rows that have to come."""
-        moved = move_fragment(fragment.message, self._moved).with_field(FRAGMENT_ID, number)
-        places = difference(((0, fragment.physical_rows),), ranges)
+        moved = move_fragment(fragment.message, self._moved).replace_field(FRAGMENT_ID, number)
+        places = subtract_ranges(((0, fragment.physical_rows),), ranges)
         if not places:
-            return self._with_deletion(moved, None)
-        if places == self._lineage.deletions(fragment):
-            return self._with_deletion(moved, self._write_deletion_file(fragment, number))
-        return self._with_deletion(moved, self._write(number, places))
+            return self._replace_deletion(moved, None)
+        if places == self._lineage.read_deletions(fragment):
+            return self._replace_deletion(moved, self._write_deletion_file(fragment, number))
+        return self._replace_deletion(moved, self._write_deletions(number, places))
 
     @staticmethod
-    def _with_deletion(fragment: ProtobufMessage, deletion: bytes | None) -> ProtobufMessage:
-        return fragment.with_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
+    def _replace_deletion(fragment: ProtobufMessage, deletion: bytes | None) -> ProtobufMessage:
+        return fragment.replace_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
 
     def _write_deletion_file(self, fragment: Fragment, number: int) -> bytes:
         """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
 
         It is named by the number of its fragment: where that becomes another one, the file is copied.
         """
-        message = fragment.message.message(DELETION_FILE)
+        message = fragment.message.get_message(DELETION_FILE)
         assert message is not None
         assert fragment.deletion_file is not None
         if number == fragment.number:
-            return move_fragment(fragment.message, self._moved).all(DELETION_FILE)[-1]
-        chance = (message.number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
-        suffix = SUFFIXES[message.number(1) or 0]
+            return move_fragment(fragment.message, self._moved).get_values(DELETION_FILE)[-1]
+        chance = (message.get_number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
+        suffix = SUFFIXES[message.get_number(1) or 0]
         self._copies.append(
             FileCopy(
-                fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}"
+                fragment.deletion_file, f"_deletions/{number}-{message.get_number(2) or 0}-{chance}.{suffix}"
             )
         )
-        return message.with_field(BASE_OF_FILE).with_field(3, chance).pack()
+        return message.replace_field(BASE_OF_FILE).replace_field(3, chance).encode()
 
-    def _write(self, number: int, places: Ranges) -> bytes:
+    def _write_deletions(self, number: int, places: Ranges) -> bytes:
         """A new file of deleted rows for a fragment of the target."""
         version, chance = self._target.manifest.version, secrets.randbits(64)
         name = f"_deletions/{number}-{version}-{chance}.{SUFFIXES[_BITMAP]}"
         self._written.append(NewDeletions(name, places))
-        return ProtobufMessage.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
+        return ProtobufMessage.from_fields(
+            (1, _BITMAP), (2, version), (3, chance), (4, count_numbers(places))
+        ).encode()
 
 
-def marks_between(before: FolderVersion | None, after: FolderVersion) -> list[bytes]:
-    """Marks of the data files that one version has and another has not. Raises as ``graft``."""
-    old_files = {fragment.file for fragment in fragments_of(before)} if before is not None else set()
-    return [mark_of(fragment.file) for fragment in fragments_of(after) if fragment.file not in old_files]
+def list_marks_between(before: FolderVersion | None, after: FolderVersion) -> list[bytes]:
+    """Marks of the data files that one version has and another has not. Raises as ``graft_changes``."""
+    old_files = (
+        {fragment.first_data_file for fragment in list_fragments(before)} if before is not None else set()
+    )
+    return [
+        make_file_mark(fragment.first_data_file)
+        for fragment in list_fragments(after)
+        if fragment.first_data_file not in old_files
+    ]
 
 
 def _describe_transaction(
@@ -581,19 +615,21 @@ def _describe_transaction(
 ) -> tuple[ManifestOperation, ProtobufMessage]:
     """The operation and the transaction message for Lance, by which other writers detect conflicts."""
     if not updated and not removed:
-        return ManifestOperation.APPEND, ProtobufMessage.of(*((1, message.pack()) for message in new))
+        return ManifestOperation.APPEND, ProtobufMessage.from_fields(
+            *((1, message.encode()) for message in new)
+        )
     if not new:
         ids = ((2, removed),) if removed else ()
-        return ManifestOperation.DELETE, ProtobufMessage.of(
-            *((1, message.pack()) for message in updated), *ids, (3, "true")
+        return ManifestOperation.DELETE, ProtobufMessage.from_fields(
+            *((1, message.encode()) for message in updated), *ids, (3, "true")
         )
     gone = ((1, removed),) if removed else ()
-    return ManifestOperation.UPDATE, ProtobufMessage.of(
-        *gone, *((2, message.pack()) for message in updated), *((3, message.pack()) for message in new)
+    return ManifestOperation.UPDATE, ProtobufMessage.from_fields(
+        *gone, *((2, message.encode()) for message in updated), *((3, message.encode()) for message in new)
     )
 
 
-def _operation_names(operations: Iterable[ManifestOperation]) -> list[str]:
+def _list_operation_names(operations: Iterable[ManifestOperation]) -> list[str]:
     unknown = "an unknown operation (versions were deleted, or a newer Lance made them)"
     return sorted(
         unknown if operation is ManifestOperation.OTHER else operation.value for operation in operations

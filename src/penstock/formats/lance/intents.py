@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.formats.lance.names import MAIN
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 
 
 class _Step(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -159,7 +159,7 @@ class Steps(msgspec.Struct, frozen=True, array_like=True, tag="steps"):
     steps: tuple[NumberedStep, ...]
 
 
-_decode = decoder(Steps).decode
+_decode = make_decoder(Steps).decode
 
 
 def encode_steps(steps: Steps) -> bytes:

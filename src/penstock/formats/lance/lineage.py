@@ -14,7 +14,7 @@ from penstock.formats.lance.fragments import (
     FolderVersion,
     Fragment,
     RewriteGroup,
-    fragments_of,
+    list_fragments,
     read_rewrites,
 )
 from penstock.formats.lance.manifests import ManifestOperation
@@ -26,12 +26,12 @@ from penstock.formats.lance.row_sets import (
     Ranges,
     RowSet,
     RowSpan,
-    all_rows,
-    other_rows,
-    rows_of,
-    size,
-    split,
-    without_places,
+    count_layout_rows,
+    list_rows_of_layout,
+    remove_places,
+    split_layout,
+    subtract_row_sets,
+    unite_row_sets,
 )
 from penstock.formats.lance.state import MergeArrivals, RowTrace, Step, VersionPointer
 
@@ -76,31 +76,33 @@ class RowChanges(NamedTuple):
     updates: Mapping[Step, RowChange]
     deletes: Mapping[Step, RowChange]
 
-    def removed_rows(self) -> RowSet:
+    def list_removed_rows(self) -> RowSet:
         """All rows that were removed."""
-        return all_rows(row_change.removed for row_change in (*self.updates.values(), *self.deletes.values()))
+        return unite_row_sets(
+            row_change.removed for row_change in (*self.updates.values(), *self.deletes.values())
+        )
 
     @property
     def has_reverts(self) -> bool:
         """Whether rows may have come back that were there before."""
         return any(is_revert(after.staged) for _, after in (*self.updates, *self.deletes))
 
-    def returned_rows(self) -> RowSet:
+    def list_returned_rows(self) -> RowSet:
         """The rows that reverts have restored."""
         steps = (*self.updates.items(), *self.deletes.items())
-        return all_rows(change.added for step, change in steps if is_revert(step[1].staged))
+        return unite_row_sets(change.added for step, change in steps if is_revert(step[1].staged))
 
-    def without(self, other: RowChanges) -> RowChanges:
+    def subtract_changes(self, other: RowChanges) -> RowChanges:
         """What was done beside what another side did."""
         return RowChanges(
             {step: change for step, change in self.updates.items() if step not in other.updates},
             {step: change for step, change in self.deletes.items() if step not in other.deletes},
         )
 
-    def removed_for_good(self) -> RowSet:
+    def list_rows_removed_for_good(self) -> RowSet:
         """Those that something else than a revert has removed."""
         steps = (*self.updates.items(), *self.deletes.items())
-        return all_rows(change.removed for step, change in steps if not is_revert(step[1].staged))
+        return unite_row_sets(change.removed for step, change in steps if not is_revert(step[1].staged))
 
 
 class Lineage:
@@ -118,52 +120,58 @@ class Lineage:
         self._used: dict[VersionPointer, None] = {}
         for version in dict.fromkeys(rewrites or ()):
             for group in read_rewrites(sources.side(version)):
-                self._groups |= {fragment.file: group for fragment in group.after}
-                self._made_by |= {fragment.file: version for fragment in group.after}
+                self._groups |= {fragment.first_data_file: group for fragment in group.after}
+                self._made_by |= {fragment.first_data_file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
         self._origins: dict[str, frozenset[str]] = {}
         self._deletions: dict[str, Ranges] = {}
         self._changes: dict[Step, RowChange] = {}
 
-    def layout(self, fragment: Fragment) -> Layout:
+    def lay_out_fragment(self, fragment: Fragment) -> Layout:
         """Which rows are where in a fragment, deleted ones too."""
         waiting, begun = [fragment], set[str]()
         while waiting:
             next_fragment = waiting[-1]
-            group = self._groups.get(next_fragment.file)
+            group = self._groups.get(next_fragment.first_data_file)
             before = () if group is None else group.before
-            further = [each for each in before if each.file not in self._layouts]
-            if next_fragment.file in self._layouts or next_fragment.file in begun or not further:
+            further = [each for each in before if each.first_data_file not in self._layouts]
+            if (
+                next_fragment.first_data_file in self._layouts
+                or next_fragment.first_data_file in begun
+                or not further
+            ):
                 waiting.pop()
-                if next_fragment.file not in self._layouts:
+                if next_fragment.first_data_file not in self._layouts:
                     self._lay_out(next_fragment, group)
                 continue
-            begun.add(next_fragment.file)
+            begun.add(next_fragment.first_data_file)
             waiting += further
-        return self._layouts[fragment.file]
+        return self._layouts[fragment.first_data_file]
 
     def _lay_out(self, fragment: Fragment, group: RewriteGroup | None) -> None:
         """Find the rows of a fragment, and of those that were written together with it."""
         if group is None:
-            self._layouts[fragment.file] = (RowSpan(fragment.file, 0, fragment.physical_rows),)
+            self._layouts[fragment.first_data_file] = (
+                RowSpan(fragment.first_data_file, 0, fragment.physical_rows),
+            )
             return
-        self._used[self._made_by[fragment.file]] = None
-        if any(fragment.file not in self._layouts for fragment in group.before):
+        self._used[self._made_by[fragment.first_data_file]] = None
+        if any(fragment.first_data_file not in self._layouts for fragment in group.before):
             raise UnknownPlacement(
                 "has a circular compaction history: a fragment was compacted into one that it came from"
             )
-        moved = tuple(span for fragment in group.before for span in self.live(fragment))
+        moved = tuple(span for fragment in group.before for span in self.list_live_rows(fragment))
         counts = [fragment.physical_rows for fragment in group.after]
-        if size(moved) != sum(counts):
+        if count_layout_rows(moved) != sum(counts):
             raise UnknownPlacement("has a different number of rows after a compaction than before it")
-        for after_fragment, piece in zip(group.after, split(moved, counts), strict=True):
-            self._layouts[after_fragment.file] = piece
+        for after_fragment, piece in zip(group.after, split_layout(moved, counts), strict=True):
+            self._layouts[after_fragment.first_data_file] = piece
 
-    def origins(self, fragment: Fragment) -> frozenset[str]:
+    def find_origin_files(self, fragment: Fragment) -> frozenset[str]:
         """The data files that rows of a fragment may have been written to first. Reads nothing."""
-        waiting, origin_files, seen = [fragment.file], set[str](), set[str]()
-        if fragment.file in self._origins:
-            return self._origins[fragment.file]
+        waiting, origin_files, seen = [fragment.first_data_file], set[str](), set[str]()
+        if fragment.first_data_file in self._origins:
+            return self._origins[fragment.first_data_file]
         while waiting:
             file = waiting.pop()
             if file in seen:
@@ -173,19 +181,19 @@ class Lineage:
             if group is None:
                 origin_files.add(file)
             else:
-                waiting += [fragment.file for fragment in group.before]
-        self._origins[fragment.file] = frozenset(origin_files)
-        return self._origins[fragment.file]
+                waiting += [fragment.first_data_file for fragment in group.before]
+        self._origins[fragment.first_data_file] = frozenset(origin_files)
+        return self._origins[fragment.first_data_file]
 
-    def compare(self, side: FolderVersion, other: FolderVersion) -> None:
+    def find_rows_of_one_side(self, side: FolderVersion, other: FolderVersion) -> None:
         """Find the rows of all fragments that only one of two versions has."""
-        mine, others = fragments_of(side), fragments_of(other)
-        both = {each.file for each in mine} & {each.file for each in others}
+        mine, others = list_fragments(side), list_fragments(other)
+        both = {each.first_data_file for each in mine} & {each.first_data_file for each in others}
         for fragment in (*mine, *others):
-            if fragment.file not in both:
-                self.layout(fragment)
+            if fragment.first_data_file not in both:
+                self.lay_out_fragment(fragment)
 
-    def deletions(self, fragment: Fragment) -> Ranges:
+    def read_deletions(self, fragment: Fragment) -> Ranges:
         """At which places of a fragment rows are deleted."""
         path = fragment.deletion_file
         if path is None:
@@ -194,44 +202,55 @@ class Lineage:
             self._deletions[path] = self._sources.deletions(path)
         return self._deletions[path]
 
-    def live(self, fragment: Fragment) -> Layout:
+    def list_live_rows(self, fragment: Fragment) -> Layout:
         """The rows of a fragment that are not deleted, in their order."""
-        return without_places(self.layout(fragment), self.deletions(fragment))
+        return remove_places(self.lay_out_fragment(fragment), self.read_deletions(fragment))
 
-    def rows(self, fragment: Fragment) -> RowSet:
+    def list_rows(self, fragment: Fragment) -> RowSet:
         """The rows of a fragment that are not deleted."""
-        return rows_of(self.live(fragment))
+        return list_rows_of_layout(self.list_live_rows(fragment))
 
-    def change(self, step: Step) -> RowChange:
+    def find_row_change(self, step: Step) -> RowChange:
         """What a version did to rows. ``UnknownPlacement`` if that is not known any more."""
         if (row_change := self._changes.get(step)) is not None:
             return row_change
-        then, now = (fragments_of(self._sources.side(version_at)) for version_at in step)
-        same = {fragment.key for fragment in then} & {fragment.key for fragment in now}
+        then, now = (list_fragments(self._sources.side(version_at)) for version_at in step)
+        same = {fragment.identity for fragment in then} & {fragment.identity for fragment in now}
         old_rows, remaining_rows = (
-            all_rows(self.rows(fragment) for fragment in fragments if fragment.key not in same)
+            unite_row_sets(
+                self.list_rows(fragment) for fragment in fragments if fragment.identity not in same
+            )
             for fragments in (then, now)
         )
-        files = {fragment.file: fragment.files for fragment in then}
-        others = [fragment for fragment in now if files.get(fragment.file, fragment.files) != fragment.files]
-        rewritten = all_rows(map(self.rows, others))
+        files = {fragment.first_data_file: fragment.files for fragment in then}
+        others = [
+            fragment
+            for fragment in now
+            if files.get(fragment.first_data_file, fragment.files) != fragment.files
+        ]
+        rewritten = unite_row_sets(map(self.list_rows, others))
         self._changes[step] = row_change_of_step = RowChange(
-            other_rows(old_rows, remaining_rows), other_rows(remaining_rows, old_rows), rewritten
+            subtract_row_sets(old_rows, remaining_rows),
+            subtract_row_sets(remaining_rows, old_rows),
+            rewritten,
         )
         return row_change_of_step
 
-    def changes(self, trace: RowTrace | None) -> RowChanges | None:
+    def find_row_changes(self, trace: RowTrace | None) -> RowChanges | None:
         """What all versions of a trace did to rows; ``None`` if that is not known."""
         if trace is None:
             return None
         try:
             return RowChanges(
-                *({step: self.change(step) for step in steps} for steps in (trace.updates, trace.deletes))
+                *(
+                    {step: self.find_row_change(step) for step in steps}
+                    for steps in (trace.updates, trace.deletes)
+                )
             )
         except UnknownPlacement:
             return None
 
-    def trace(self, history: SidesHistory) -> RowTrace | None:
+    def trace_rows(self, history: SidesHistory) -> RowTrace | None:
         """Where rows went by what was done on a side; ``None`` if that is not known, or is too much.
 
         It has all versions that compacted what was looked at so far: who comes later finds here how the
@@ -239,9 +258,9 @@ class Lineage:
         """
         if not self.is_whole:
             return None
-        traces = [arrived_trace(arrived) for arrived in history.arrived]
+        traces = [trace_arrived_rows(arrived) for arrived in history.arrived]
         own = [own_change for own_change in history.own if own_change.operation not in _TRACELESS]
-        rewrites = rewrites_in(history.versions)
+        rewrites = find_rewrites(history.versions)
         updates, deletes = dict[Step, None](), dict[Step, None]()
         has_inserts = False
         for trace in traces:
@@ -255,7 +274,7 @@ class Lineage:
                 continue
             if before is None or operation not in (ManifestOperation.UPDATE, ManifestOperation.DELETE):
                 return None
-            step = before.version.at(before.number), after.version.at(after.number)
+            step = before.version.make_pointer(before.number), after.version.make_pointer(after.number)
             (updates if operation is ManifestOperation.UPDATE else deletes)[step] = None
             if operation is ManifestOperation.UPDATE and not has_inserts and not after.version.copied:
                 has_inserts = self._has_inserts(step)
@@ -277,7 +296,7 @@ class Lineage:
             return False
         try:
             before, after = (
-                sum(fragment.live_rows for fragment in fragments_of(self._sources.side(each)))
+                sum(fragment.live_rows for fragment in list_fragments(self._sources.side(each)))
                 for each in step
             )
         except UnknownPlacement:
@@ -285,23 +304,23 @@ class Lineage:
         return before != after
 
 
-def arrived_trace(arrived: MergeArrivals) -> RowTrace | None:
+def trace_arrived_rows(arrived: MergeArrivals) -> RowTrace | None:
     """Where rows went by what a merge brought; ``None`` if that is not known."""
     if arrived.trace is None and _TRACELESS.issuperset(arrived.operations):
         return RowTrace()
     return arrived.trace
 
 
-def rewrites_in(versions: Iterable[NumberedVersion]) -> tuple[VersionPointer, ...] | None:
+def find_rewrites(versions: Iterable[NumberedVersion]) -> tuple[VersionPointer, ...] | None:
     """Those that compacted fragments, of what some versions brought; ``None`` if not all are known."""
     rewrites: dict[VersionPointer, None] = {}
     for version in versions:
         arrived = version.version.arrived
         if arrived is None:
             if version.version.operation is ManifestOperation.REWRITE:
-                rewrites[version.version.at(version.number)] = None
+                rewrites[version.version.make_pointer(version.number)] = None
             continue
-        trace = arrived_trace(arrived)
+        trace = trace_arrived_rows(arrived)
         if trace is None and ManifestOperation.REWRITE in arrived.operations:
             return None
         rewrites |= dict.fromkeys(() if trace is None else trace.rewrites)

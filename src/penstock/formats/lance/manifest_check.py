@@ -29,7 +29,13 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionTaken,
 )
-from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chain_for, chains, new_line
+from penstock.formats.lance.branch_chains import (
+    OwnedChain,
+    WriteTarget,
+    begin_chain,
+    find_chain,
+    list_possible_chains,
+)
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuity import ANEW, find_gap
 from penstock.formats.lance.intents import (
@@ -41,8 +47,8 @@ from penstock.formats.lance.intents import (
     RegisterStep,
     ResyncStep,
 )
-from penstock.formats.lance.manifest_reader import Manifests, is_of
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifest_reader import Manifests, is_manifest_of
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.names import (
     LINES,
     MAIN,
@@ -52,19 +58,19 @@ from penstock.formats.lance.names import (
     VERSION_MAX,
     VERSIONS,
     check_ref_name,
-    folder_of,
-    manifest_name,
-    staged_name,
+    make_branch_folder,
+    make_manifest_path,
+    make_staged_path,
 )
 from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
-from penstock.formats.lance.registration import look_at
+from penstock.formats.lance.registration import read_registered_version
 from penstock.formats.lance.relocation import (
     BASE_OF_INDEX,
     INDEX_NAME,
     INDEX_UUID,
     INDEX_VERSION,
     UnknownPlacement,
-    index_id,
+    make_index_id,
     move_to_folder,
 )
 from penstock.formats.lance.state import (
@@ -72,10 +78,10 @@ from penstock.formats.lance.state import (
     LanceTableVersion,
     LanceVersionReader,
     OwnBranch,
-    folder_at,
-    state_of,
-    version_of,
-    with_state,
+    decode_state,
+    encode_state_into_table,
+    make_folder_url,
+    parse_version_key,
 )
 from penstock.formats.lance.table_changes import FoundVersion, MadeVersion, no_version_error
 from penstock.kernel.format import Table
@@ -120,7 +126,7 @@ class _RequestCheck:
     ) -> None:
         self._places, self._manifests, self._objects, self._now_us = places, manifests, objects, now_us
         self._key: Key = table.key
-        self._standing = WriteTarget.of(table)
+        self._standing = WriteTarget.from_table(table)
         self._content = table.content if isinstance(table.content, LanceTable) else None
         self.found: dict[int, MadeVersion | FoundVersion] = {}
         self._coming: dict[tuple[str, int], LanceTableVersion] = {}
@@ -129,9 +135,11 @@ class _RequestCheck:
     def check_step(self, placed: NumberedStep) -> None:
         match placed.step:
             case DeclareStep() as step:
-                self._declare(step)
+                self._check_declare(step)
             case RegisterStep() as step:
-                self.found[placed.operation] = look_at(self._places.at(step.location), self._key)
+                self.found[placed.operation] = read_registered_version(
+                    self._places.open_place(step.location), self._key
+                )
             case ResyncStep() as step:
                 self.found[placed.operation] = self._find_version_at_place(step)
             case CreateStep() as step:
@@ -145,22 +153,22 @@ class _RequestCheck:
     def _find_version_at_place(self, step: ResyncStep) -> FoundVersion:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
         ask what made them."""
-        place = self._places.at(step.location)
-        entries = dict(look_at(place, self._key).entries)
+        place = self._places.open_place(step.location)
+        entries = dict(read_registered_version(place, self._key).entries)
         for name, entry in entries.items():
             if (
                 not isinstance(entry, LanceTableVersion)
-                or (named := version_of(name)) is None
+                or (named := parse_version_key(name)) is None
                 or named[1] <= step.known
             ):
                 continue
-            path = entry.place(*named)
+            path = entry.promoted_path(*named)
             (data,) = place.read([path])
             if data is None:
                 continue  # cleaned up just now
             again = CreateStep(branch=named[0], version=named[1], path=path)
             content = LanceTable(id=step.id, location=step.location)
-            manifest = self._with_transaction(
+            manifest = self._add_transaction(
                 content, again, OwnedChain("", b""), self._parse_manifest(again, data)
             )
             entries[name] = msgspec.structs.replace(
@@ -168,18 +176,18 @@ class _RequestCheck:
             )
         return FoundVersion(entries)
 
-    def _declare(self, step: DeclareStep) -> None:
+    def _check_declare(self, step: DeclareStep) -> None:
         """A table that a later step of the same request may write to."""
         content = LanceTable(id=step.id, location=step.location)
-        chain = new_line(self._standing, content, LanceVersionReader(self._objects, LanceState()))
+        chain = begin_chain(self._standing, content, LanceVersionReader(self._objects, LanceState()))
         state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
-        self._content = with_state(content, state)
+        self._content = encode_state_into_table(content, state)
 
     def _require_table_state(self) -> tuple[LanceTable, LanceState, LanceVersionReader]:
         content = self._content
         if content is None or not content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
-        state = state_of(content)
+        state = decode_state(content)
         return content, state, LanceVersionReader(self._objects, state)
 
     # -- versions ------------------------------------------------------------------------------------------
@@ -188,8 +196,8 @@ class _RequestCheck:
         content, state, versions = self._require_table_state()
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is not a valid version of '{self._key}'")
-        target_version = versions.get(step.branch, step.version)
-        is_new_branch = bool(step.branch) and versions.branch(step.branch) is None
+        target_version = versions.get_version(step.branch, step.version)
+        is_new_branch = bool(step.branch) and versions.get_branch(step.branch) is None
         try:
             chain = self._find_chain(step, content, state, versions)
         except InvalidManifest as problem:
@@ -198,7 +206,7 @@ class _RequestCheck:
             raise
         if is_new_branch:
             self._check_unused(content, chain, step.branch)
-        data = self._read(content, step)
+        data = self._read_manifest_bytes(content, step)
         if data is None:
             if target_version is not None and target_version.staged == step.path:
                 return MadeVersion(
@@ -211,8 +219,8 @@ class _RequestCheck:
             if is_new_branch:
                 raise self._check_missing_branch(step)
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
-        manifest = self._with_transaction(content, step, chain, self._parse_manifest(step, data))
-        before = self._previous_version(versions, step)
+        manifest = self._add_transaction(content, step, chain, self._parse_manifest(step, data))
+        before = self._find_previous_version(versions, step)
         if step.is_v1 and before is not None and not (before[1].is_v1 and before[1].chain == chain.folder):
             raise InvalidManifest(
                 f"versions of '{self._key}' use the naming scheme V2, but version {step.version} uses V1: "
@@ -222,17 +230,17 @@ class _RequestCheck:
             self._check_bases(content, versions, step, manifest)
             self._check_continues(content, before, step, chain, manifest)
             self._check_retained(content, state, before, step, manifest)
-            mended = self._with_found_indexes(content, versions, step, chain, manifest)
+            mended = self._add_found_indexes(content, versions, step, chain, manifest)
         except UnknownPlacement as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
         except MalformedMessage as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
         if mended is not manifest:
-            data = mended.pack(self._places.moved)
+            data = mended.encode(self._places.moved)
         staged = step.path
         if self._standing.transaction or state.is_private or mended is not manifest:
-            staged = self._put_apart(content, chain, step.branch, step.version, data)
-        elif staged == manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1):
+            staged = self._put_private_manifest(content, chain, step.branch, step.version, data)
+        elif staged == make_manifest_path(chain.folder, step.branch, step.version, is_v1=step.is_v1):
             staged = ""  # it is where it belongs already, and nobody may remove it there
         version = LanceTableVersion(
             chain=chain.folder,
@@ -244,7 +252,7 @@ class _RequestCheck:
             e_tag=step.e_tag,
             metadata=step.metadata,
         )
-        self._manifests.keep(version, data, manifest if mended is manifest else None)
+        self._manifests.cache_manifest(version, data, manifest if mended is manifest else None)
         self._coming[step.branch, step.version] = version
         follows = None if before is None else before[1].mark
         return MadeVersion(
@@ -259,8 +267,8 @@ class _RequestCheck:
         self, step: CreateStep, content: LanceTable, state: LanceState, versions: LanceVersionReader
     ) -> OwnedChain:
         """The chain that a manifest was written for, by where it lies."""
-        for chain in chains(self._standing, content, state, versions):
-            folder = folder_of(chain.folder, step.branch)
+        for chain in list_possible_chains(self._standing, content, state, versions):
+            folder = make_branch_folder(chain.folder, step.branch)
             name = step.path.removeprefix(folder)
             if step.path.startswith(folder) and name.startswith((VERSIONS, STAGING)):
                 self._check_name(step, chain, name)
@@ -270,22 +278,22 @@ class _RequestCheck:
                 f"'{self._key}' is no longer written in {step.path.partition(VERSIONS)[0]}\n  It was merged "
                 "or moved since it was opened. Open the table again, and write to its newest version."
             )
-        where = chain_for(self._standing, content, state, versions).folder
+        where = find_chain(self._standing, content, state, versions).folder
         raise InvalidManifest(
             f"{step.path} is not where versions of '{self._key}' are written on this branch:"
-            f" that is {folder_of(where, step.branch)}{VERSIONS}"
+            f" that is {make_branch_folder(where, step.branch)}{VERSIONS}"
         )
 
     def _check_name(self, step: CreateStep, chain: OwnedChain, name: str) -> None:
         """A manifest may lie under any name but that of another version: whatever is staged is removed."""
         last = name.rpartition("/")[2]
-        own = manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1)
+        own = make_manifest_path(chain.folder, step.branch, step.version, is_v1=step.is_v1)
         is_final = name.startswith(VERSIONS) and last.endswith(MANIFEST)
         if ".." in name or MANIFEST not in last or (is_final and step.path != own):
             raise InvalidManifest(f"{step.path} is not a name of a manifest of '{self._key}'")
 
-    def _read(self, content: LanceTable, step: CreateStep) -> bytes | None:
-        place = self._places.at(content.location)
+    def _read_manifest_bytes(self, content: LanceTable, step: CreateStep) -> bytes | None:
+        place = self._places.open_place(content.location)
         if step.size is not None and not 0 < step.size <= MANIFEST_MAX_BYTES:
             raise InvalidManifest(
                 f"the size of a manifest must be 1 to {MANIFEST_MAX_BYTES} bytes, got {step.size}"
@@ -299,7 +307,7 @@ class _RequestCheck:
 
     def _parse_manifest(self, step: CreateStep, data: bytes) -> Manifest:
         try:
-            manifest = Manifest.read(data, self._places.moved)
+            manifest = Manifest.decode(data, self._places.moved)
             version, branch = manifest.version, manifest.branch or MAIN
         except MalformedMessage as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
@@ -314,30 +322,30 @@ class _RequestCheck:
             )
         return manifest
 
-    def _with_transaction(
+    def _add_transaction(
         self, content: LanceTable, step: CreateStep, chain: OwnedChain, manifest: Manifest
     ) -> Manifest:
         """A manifest with the transaction that made it, also where that is a file of its own."""
         name = manifest.transaction_file
         if manifest.transaction is not None or not name or "/" in name:
             return manifest
-        path = f"{folder_of(chain.folder, step.branch)}{TRANSACTIONS}{name}"
-        (data,) = self._places.at(content.location).read([path])
+        path = f"{make_branch_folder(chain.folder, step.branch)}{TRANSACTIONS}{name}"
+        (data,) = self._places.open_place(content.location).read([path])
         if data is None:
             return manifest
         try:
-            return manifest._replace(transaction=ProtobufMessage.read(data))
+            return manifest._replace(transaction=ProtobufMessage.decode(data))
         except MalformedMessage as problem:
             raise InvalidManifest(f"{path} of '{self._key}' is not a transaction: {problem}") from None
 
-    def _previous_version(
+    def _find_previous_version(
         self, versions: LanceVersionReader, step: CreateStep
     ) -> tuple[int, LanceTableVersion] | None:
         """The version that a new one comes after, if that is the next one."""
         number = step.version - 1
         if (coming := self._coming.get((step.branch, number))) is not None:
             return number, coming
-        newest = versions.newest(step.branch)
+        newest = versions.find_newest(step.branch)
         return newest if newest is not None and newest[0] == number else None
 
     def _check_continues(
@@ -352,10 +360,10 @@ class _RequestCheck:
         if before is None or manifest.operation in ANEW:
             return
         number, version = before
-        old_manifest = self._manifests.manifest(content.location, step.branch, number, version)
+        old_manifest = self._manifests.read_manifest(content.location, step.branch, number, version)
         if version.chain != chain.folder:
             folders = (
-                folder_at(content.location, chain_folder, step.branch)
+                make_folder_url(content.location, chain_folder, step.branch)
                 for chain_folder in (version.chain, chain.folder)
             )
             old_manifest = move_to_folder(old_manifest, *folders)
@@ -387,16 +395,16 @@ class _RequestCheck:
         if not foreign:
             return
         checked: set[str] = set()
-        restored = manifest.transaction.message(RESTORED) if manifest.transaction is not None else None
+        restored = manifest.transaction.get_message(RESTORED) if manifest.transaction is not None else None
         for branch in {step.branch, MAIN}:
-            newest = versions.newest(branch)
+            newest = versions.find_newest(branch)
             numbers = {newest[0]} if newest is not None else set[int]()
             if branch == step.branch and restored is not None:
-                numbers.add(restored.number(1) or 0)
+                numbers.add(restored.get_number(1) or 0)
             for number in numbers:
-                version = self._coming.get((branch, number)) or versions.get(branch, number)
+                version = self._coming.get((branch, number)) or versions.get_version(branch, number)
                 if version is not None:
-                    old_manifest = self._manifests.manifest(content.location, branch, number, version)
+                    old_manifest = self._manifests.read_manifest(content.location, branch, number, version)
                     checked.update(base.path for base in old_manifest.bases)
         for path in foreign:
             if path not in checked:
@@ -417,8 +425,8 @@ class _RequestCheck:
         earlier version of it, or an index that was made of one, which has the values that are to be gone."""
         if not state.first:
             return
-        restored = manifest.transaction.message(RESTORED) if manifest.transaction is not None else None
-        number = state.first if restored is None else restored.number(1) or 0
+        restored = manifest.transaction.get_message(RESTORED) if manifest.transaction is not None else None
+        number = state.first if restored is None else restored.get_number(1) or 0
         if number < state.first:
             raise TableStateRefused(
                 f"version {number} of '{self._key}' cannot be restored: the table was erased, and its "
@@ -427,15 +435,18 @@ class _RequestCheck:
             )
         old_manifest = None
         if before is not None:
-            old_manifest = self._manifests.manifest(content.location, step.branch, *before)
+            old_manifest = self._manifests.read_manifest(content.location, step.branch, *before)
         # One that is renewed says of what it was made, and has no more of it than the one before.
         retained = (
             set()
             if old_manifest is None
-            else {(index.text(INDEX_NAME), index.number(INDEX_VERSION)) for index in old_manifest.indexes}
+            else {
+                (index.get_text(INDEX_NAME), index.get_number(INDEX_VERSION))
+                for index in old_manifest.indexes
+            }
         )
         for index in manifest.indexes:
-            name, made_of = index.text(INDEX_NAME) or "", index.number(INDEX_VERSION) or 0
+            name, made_of = index.get_text(INDEX_NAME) or "", index.get_number(INDEX_VERSION) or 0
             if made_of < state.first and (name, made_of) not in retained:
                 raise TableStateRefused(
                     f"the index '{name}' of '{self._key}' was built from a version before the table was "
@@ -450,7 +461,7 @@ class _RequestCheck:
         transaction = manifest.transaction
         if not self._standing.transaction or STAGING not in before.staged or transaction is None:
             return False
-        return (transaction.number(1) or 0) < number
+        return (transaction.get_number(1) or 0) < number
 
     def _is_other_there(
         self, content: LanceTable, version: LanceTableVersion, branch: str, number: int, chain: OwnedChain
@@ -458,10 +469,10 @@ class _RequestCheck:
         """Whether something else than a version is where Lance looks for it."""
         if not version.staged or version.chain != chain.folder:
             return False
-        (data,) = self._places.at(content.location).read([version.place(branch, number)])
-        return data is not None and not is_of(version, data)
+        (data,) = self._places.open_place(content.location).read([version.promoted_path(branch, number)])
+        return data is not None and not is_manifest_of(version, data)
 
-    def _with_found_indexes(
+    def _add_found_indexes(
         self,
         content: LanceTable,
         versions: LanceVersionReader,
@@ -475,25 +486,25 @@ class _RequestCheck:
         Compaction renews an index that a branch has from another place, writes it to the branch's own folder,
         and still says that it lies at the other place: every filtered read would look for it there.
         """
-        borrowed = [index for index in manifest.indexes if index.number(BASE_OF_INDEX) is not None]
+        borrowed = [index for index in manifest.indexes if index.get_number(BASE_OF_INDEX) is not None]
         if not borrowed or manifest.operation in (ManifestOperation.CLONE, ManifestOperation.RESTORE):
             return manifest  # those of a copy are where they were
-        before = versions.newest(step.branch)
+        before = versions.find_newest(step.branch)
         is_own: dict[bytes, bool] = {}  # whether those that were there already are in the chain's own folder
         if before is not None:
             is_ours = before[1].chain == chain.folder
-            messages = self._manifests.manifest(content.location, step.branch, *before).indexes
+            messages = self._manifests.read_manifest(content.location, step.branch, *before).indexes
             is_own = {
-                message.all(INDEX_UUID)[-1]: is_ours and message.number(BASE_OF_INDEX) is None
+                message.get_values(INDEX_UUID)[-1]: is_ours and message.get_number(BASE_OF_INDEX) is None
                 for message in messages
             }
         home = {uuid for uuid, is_home in is_own.items() if is_home}
         for index in borrowed:
-            if (uuid := index.all(INDEX_UUID)[-1]) in is_own:
+            if (uuid := index.get_values(INDEX_UUID)[-1]) in is_own:
                 continue
-            folder = f"{folder_of(chain.folder, step.branch)}_indices/{index_id(index)}"
-            if not self._places.at(content.location).list(folder):
-                name = index.text(INDEX_NAME) or ""
+            folder = f"{make_branch_folder(chain.folder, step.branch)}_indices/{make_index_id(index)}"
+            if not self._places.open_place(content.location).list(folder):
+                name = index.get_text(INDEX_NAME) or ""
                 raise InvalidManifest(
                     f"version {step.version} of '{self._key}' has an index '{name}' whose files do not "
                     "exist\n  Drop the index on this branch, and create it again.",
@@ -501,18 +512,18 @@ class _RequestCheck:
                 )
             home.add(uuid)
         indexes = [
-            index.with_field(BASE_OF_INDEX) if index.all(INDEX_UUID)[-1] in home else index
+            index.replace_field(BASE_OF_INDEX) if index.get_values(INDEX_UUID)[-1] in home else index
             for index in manifest.indexes
         ]
-        return manifest if indexes == list(manifest.indexes) else manifest.with_parts(indexes=indexes)
+        return manifest if indexes == list(manifest.indexes) else manifest.replace_parts(indexes=indexes)
 
-    def _put_apart(
+    def _put_private_manifest(
         self, content: LanceTable, chain: OwnedChain, branch: str, number: int, data: bytes
     ) -> str:
         """Put a manifest where only those find it who are told; the same bytes always to the same name."""
         attempt = f"{self._standing.transaction or 'mended'}-{hashlib.sha256(data).hexdigest()[:16]}"
-        name = staged_name(chain.folder, branch, attempt, number)
-        place = self._places.at(content.location)
+        name = make_staged_path(chain.folder, branch, attempt, number)
+        place = self._places.open_place(content.location)
         try:
             place.create(name, data)
         except OutcomeUnknown:
@@ -528,8 +539,10 @@ class _RequestCheck:
         Commits that are kept may have them, so that they stay; and Lance knows a branch's folder by its name
         alone, so that the new one's versions would have to be where they are.
         """
-        folder = folder_of(chain.folder, check_ref_name(branch, "branch")) + VERSIONS
-        if any(entry.key.endswith(MANIFEST) for entry in self._places.at(content.location).list(folder)):
+        folder = make_branch_folder(chain.folder, check_ref_name(branch, "branch")) + VERSIONS
+        if any(
+            entry.key.endswith(MANIFEST) for entry in self._places.open_place(content.location).list(folder)
+        ):
             raise TableStateRefused(
                 f"'{self._key}' had a branch '{branch}' before, whose versions are still in {folder}\n  "
                 "Choose another name. This one is free once no retained commit has them and a sweep has "
@@ -540,26 +553,26 @@ class _RequestCheck:
     def _check_new_branch(self, step: PutBranchStep) -> MadeVersion:
         """The first version of one of Lance's own branches: its parent's, at another folder."""
         content, state, versions = self._require_table_state()
-        chain = chain_for(self._standing, content, state, versions)
-        newest = versions.newest(step.parent)
+        chain = find_chain(self._standing, content, state, versions)
+        newest = versions.find_newest(step.parent)
         number = step.version if step.version is not None else newest[0] if newest is not None else 0
-        parent = versions.get(step.parent, number)
+        parent = versions.get_version(step.parent, number)
         if parent is None:
             raise no_version_error(self._key, versions, step.parent, number)
-        if versions.branch(step.name) is None:
+        if versions.get_branch(step.name) is None:
             self._check_unused(content, chain, step.name)
-        manifest = self._manifests.manifest(content.location, step.parent, number, parent)
-        transaction = _clone_transaction(self._places.moved.to_storage(content.location), step, number)
+        manifest = self._manifests.read_manifest(content.location, step.parent, number, parent)
+        transaction = _clone_transaction(self._places.moved.map_to_storage(content.location), step, number)
         try:
             moved = move_to_folder(
                 manifest,
-                folder_at(content.location, parent.chain, step.parent),
-                folder_at(content.location, chain.folder, step.name),
+                make_folder_url(content.location, parent.chain, step.parent),
+                make_folder_url(content.location, chain.folder, step.name),
             )
         except UnknownPlacement as problem:
             raise UnsupportedFeature(f"'{self._key}' {problem}, so it cannot be branched") from None
-        data = moved.as_version(number, step.name, transaction, self._now_us).pack(self._places.moved)
-        staged = self._put_apart(content, chain, step.name, number, data)
+        data = moved.make_version(number, step.name, transaction, self._now_us).encode(self._places.moved)
+        staged = self._put_private_manifest(content, chain, step.name, number, data)
         version = LanceTableVersion(
             chain=chain.folder,
             staged=staged,
@@ -581,14 +594,16 @@ def _is_within(path: str, location: str) -> bool:
 def _clone_transaction(location: str, step: PutBranchStep, number: int) -> ProtobufMessage:
     """The Lance transaction that creates a branch: a clone."""
     parent = ((2, step.parent),) if step.parent else ()
-    what = ProtobufMessage.of((1, 1), *parent, (3, number), (4, location), (5, step.name))
-    return transaction(ManifestOperation.CLONE, number, str(uuid4()), what, {})
+    what = ProtobufMessage.from_fields((1, 1), *parent, (3, number), (4, location), (5, step.name))
+    return make_transaction(ManifestOperation.CLONE, number, str(uuid4()), what, {})
 
 
 def _find_fork_in_transaction(manifest: Manifest) -> OwnBranch | None:
     """Where a branch forks, as the transaction of its first version tells."""
-    message = manifest.transaction.message(113) if manifest.transaction is not None else None
+    message = manifest.transaction.get_message(113) if manifest.transaction is not None else None
     if message is None:
         return None
-    name = message.text(2)
-    return OwnBranch(parent=MAIN if name in (None, "", "main") else str(name), version=message.number(3) or 0)
+    name = message.get_text(2)
+    return OwnBranch(
+        parent=MAIN if name in (None, "", "main") else str(name), version=message.get_number(3) or 0
+    )

@@ -48,15 +48,15 @@ class Manifests:
         kept_manifest = self._find_cached(version)
         return None if kept_manifest is None else kept_manifest.data
 
-    def read(self, location: str, branch: str, number: int, version: LanceTableVersion) -> bytes:
+    def read_bytes(self, location: str, branch: str, number: int, version: LanceTableVersion) -> bytes:
         """The bytes of a version's manifest. ``Damaged`` if it is not there, or is another one."""
         if (cached := self.find_cached(version)) is not None:
             return cached
-        place = self._places.at(location)
-        names = [name for name in (version.place(branch, number), version.staged) if name]
+        place = self._places.open_place(location)
+        names = [name for name in (version.promoted_path(branch, number), version.staged) if name]
         for data in (*place.read(names), *place.read(names[:1])):  # it may have been put there in between
-            if data is not None and is_of(version, data):
-                self.keep(version, data)
+            if data is not None and is_manifest_of(version, data):
+                self.cache_manifest(version, data)
                 return data
         raise Damaged(
             f"the manifest of version {number} of the Lance table at {location} is missing or was "
@@ -65,37 +65,41 @@ class Manifests:
             version=number,
         )
 
-    def manifest(self, location: str, branch: str, number: int, version: LanceTableVersion) -> Manifest:
+    def read_manifest(self, location: str, branch: str, number: int, version: LanceTableVersion) -> Manifest:
         """A version's manifest. ``Damaged`` as for its bytes."""
         kept_manifest = self._find_cached(version)
         if kept_manifest is not None and kept_manifest.manifest is not None:
             return kept_manifest.manifest
         try:
-            return Manifest.read(self.read(location, branch, number, version), self._places.moved)
+            return Manifest.decode(self.read_bytes(location, branch, number, version), self._places.moved)
         except MalformedMessage as problem:
             raise Damaged(
                 f"the manifest of version {number} of the Lance table at {location} cannot be read: {problem}"
             ) from None
 
-    def readable(self, location: str, branch: str, number: int, version: LanceTableVersion) -> bytes:
+    def read_readable_bytes(
+        self, location: str, branch: str, number: int, version: LanceTableVersion
+    ) -> bytes:
         """The bytes of a manifest by which Lance finds a version's files: its own, unless they name places
         that files were moved away from.
 
         ``Damaged`` as for its bytes, ``UnknownPlacement`` if it has something whose place is not known here.
         """
-        data, moved = self.read(location, branch, number, version), self._places.moved
+        data, moved = self.read_bytes(location, branch, number, version), self._places.moved
         if not moved:
             return data
         try:
-            if not Manifest.read(data).has_moved_bases(moved):
+            if not Manifest.decode(data).has_moved_bases(moved):
                 return data
         except MalformedMessage:
             return data  # opening it reports that
-        manifest = self.manifest(location, branch, number, version)
+        manifest = self.read_manifest(location, branch, number, version)
         check_movable(manifest)
-        return manifest.pack(moved)
+        return manifest.encode(moved)
 
-    def keep(self, version: LanceTableVersion, data: bytes, manifest: Manifest | None = None) -> None:
+    def cache_manifest(
+        self, version: LanceTableVersion, data: bytes, manifest: Manifest | None = None
+    ) -> None:
         """Remember the bytes of a version that somebody has read or written, and what they say.
 
         Not those of one that is known by its place alone: another manifest may come to be there, when a table
@@ -116,7 +120,7 @@ class Manifests:
             return self._kept.get(version.sha256)
 
 
-def is_of(version: LanceTableVersion, data: bytes) -> bool:
+def is_manifest_of(version: LanceTableVersion, data: bytes) -> bool:
     """Whether bytes are a version's manifest, as far as is known of it."""
     if version.sha256:
         return hashlib.sha256(data).digest() == version.sha256

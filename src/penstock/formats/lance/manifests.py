@@ -135,15 +135,20 @@ class FileBase(NamedTuple):
     name: str | None = None
 
     @staticmethod
-    def read(data: bytes) -> FileBase:
-        message = ProtobufMessage.read(data)
+    def decode(data: bytes) -> FileBase:
+        message = ProtobufMessage.decode(data)
         return FileBase(
-            message.number(1) or 0, message.text(4) or "", bool(message.number(3)), message.text(2)
+            message.get_number(1) or 0,
+            message.get_text(4) or "",
+            bool(message.get_number(3)),
+            message.get_text(2),
         )
 
-    def pack(self) -> bytes:
+    def encode(self) -> bytes:
         name = () if self.name is None else ((2, self.name),)
-        return ProtobufMessage.of((1, self.id), *name, (3, int(self.is_root)), (4, self.path)).pack()
+        return ProtobufMessage.from_fields(
+            (1, self.id), *name, (3, int(self.is_root)), (4, self.path)
+        ).encode()
 
 
 class Manifest(NamedTuple):
@@ -154,7 +159,7 @@ class Manifest(NamedTuple):
     transaction: ProtobufMessage | None = None
 
     @classmethod
-    def read(cls, data: bytes, moved: MovedRoots = NOT_MOVED) -> Self:
+    def decode(cls, data: bytes, moved: MovedRoots = NOT_MOVED) -> Self:
         """The manifest in the bytes of a file. ``MalformedMessage`` if there is none.
 
         Bases at places that files were ``moved`` to have the locations by which the lake knows them.
@@ -164,32 +169,35 @@ class Manifest(NamedTuple):
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
         if magic != MAGIC or minor < _OLDEST_MINOR:
             raise MalformedMessage("the file does not end like a manifest")
-        body = ProtobufMessage.read(_read_section(data, place))
-        if body.number(_Manifest.VERSION) is None:
+        body = ProtobufMessage.decode(_read_section(data, place))
+        if body.get_number(_Manifest.VERSION) is None:
             raise MalformedMessage("the manifest has no version number")
         indexes: tuple[ProtobufMessage, ...] = ()
-        if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
+        if (where := body.get_number(_Manifest.INDEX_SECTION)) is not None:
             indexes = tuple(
-                ProtobufMessage.read(data) for data in ProtobufMessage.read(_read_section(data, where)).all(1)
+                ProtobufMessage.decode(data)
+                for data in ProtobufMessage.decode(_read_section(data, where)).get_values(1)
             )
-        places = (body.number(field) for field in _TRANSACTION_SECTIONS)
+        places = (body.get_number(field) for field in _TRANSACTION_SECTIONS)
         where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
-            transaction = ProtobufMessage.read(_read_section(data, where))
+            transaction = ProtobufMessage.decode(_read_section(data, where))
         manifest = cls(body, indexes, transaction)
-        return manifest._with_base_paths(moved.to_lake) if moved else manifest
+        return manifest._with_base_paths(moved.map_to_lake) if moved else manifest
 
-    def pack(self, moved: MovedRoots = NOT_MOVED) -> bytes:
+    def encode(self, moved: MovedRoots = NOT_MOVED) -> bytes:
         """The bytes of a file with this manifest. Its bases are where files are that were ``moved``."""
-        packed, body = bytearray(), (self._with_base_paths(moved.to_storage) if moved else self).body
+        packed, body = bytearray(), (self._with_base_paths(moved.map_to_storage) if moved else self).body
         if self.indexes:
-            body = body.with_field(_Manifest.INDEX_SECTION, len(packed))
-            packed += _pack_with_length(ProtobufMessage.of(*((1, index.pack()) for index in self.indexes)))
+            body = body.replace_field(_Manifest.INDEX_SECTION, len(packed))
+            packed += _pack_with_length(
+                ProtobufMessage.from_fields(*((1, index.encode()) for index in self.indexes))
+            )
         else:
-            body = body.with_field(_Manifest.INDEX_SECTION)
-        told_in = [field for field in _TRANSACTION_SECTIONS if body.number(field) is not None]
+            body = body.replace_field(_Manifest.INDEX_SECTION)
+        told_in = [field for field in _TRANSACTION_SECTIONS if body.get_number(field) is not None]
         for field in told_in or [_Manifest.TRANSACTION_SECTION]:
-            body = body.with_field(field, *(() if self.transaction is None else (len(packed),)))
+            body = body.replace_field(field, *(() if self.transaction is None else (len(packed),)))
         if self.transaction is not None:
             packed += _pack_with_length(self.transaction)
         place = len(packed)
@@ -198,18 +206,18 @@ class Manifest(NamedTuple):
 
     @property
     def version(self) -> int:
-        return self.body.number(_Manifest.VERSION) or 0
+        return self.body.get_number(_Manifest.VERSION) or 0
 
     @property
     def transaction_file(self) -> str:
         """The file with its transaction, below the folder of transactions; empty if there is none."""
-        return self.body.text(_Manifest.TRANSACTION_FILE) or ""
+        return self.body.get_text(_Manifest.TRANSACTION_FILE) or ""
 
     @property
     def names_one_transaction(self) -> bool:
         """Whether every Lance finds the same transaction. Earlier versions of Penstock left a former place in
         the field of Lance 13 when they packed a manifest anew, and Lance 13 cannot open such a version."""
-        return len({self.body.number(field) for field in _TRANSACTION_SECTIONS} - {None}) < 2
+        return len({self.body.get_number(field) for field in _TRANSACTION_SECTIONS} - {None}) < 2
 
     @property
     def unknown_fields(self) -> list[int]:
@@ -220,28 +228,28 @@ class Manifest(NamedTuple):
     @property
     def branch(self) -> str | None:
         """Lance's own branch that the version is of; ``None`` for its main one."""
-        return self.body.text(_Manifest.BRANCH)
+        return self.body.get_text(_Manifest.BRANCH)
 
     @property
     def fragments(self) -> tuple[ProtobufMessage, ...]:
-        return tuple(ProtobufMessage.read(data) for data in self.body.all(_Manifest.FRAGMENTS))
+        return tuple(ProtobufMessage.decode(data) for data in self.body.get_values(_Manifest.FRAGMENTS))
 
     @property
     def bases(self) -> tuple[FileBase, ...]:
-        return tuple(FileBase.read(data) for data in self.body.all(_Manifest.BASES))
+        return tuple(FileBase.decode(data) for data in self.body.get_values(_Manifest.BASES))
 
     @property
     def flags(self) -> int:
         """What readers and writers must know, together."""
-        return (self.body.number(_Manifest.READER_FLAGS) or 0) | (
-            self.body.number(_Manifest.WRITER_FLAGS) or 0
+        return (self.body.get_number(_Manifest.READER_FLAGS) or 0) | (
+            self.body.get_number(_Manifest.WRITER_FLAGS) or 0
         )
 
     @property
     def max_fragment_id(self) -> int:
         """The highest number that a fragment ever had; -1 if there never was any."""
-        noted = self.body.number(_Manifest.MAX_FRAGMENT_ID)
-        numbers = [fragment.number(1) or 0 for fragment in self.fragments] if noted is None else []
+        noted = self.body.get_number(_Manifest.MAX_FRAGMENT_ID)
+        numbers = [fragment.get_number(1) or 0 for fragment in self.fragments] if noted is None else []
         return noted if noted is not None else max(numbers, default=-1)
 
     @property
@@ -255,20 +263,20 @@ class Manifest(NamedTuple):
     @property
     def data_format(self) -> str:
         """The version of the format of its data files; empty for the oldest ones."""
-        message = self.body.message(_Manifest.DATA_FORMAT)
-        return (message.text(2) if message is not None else None) or ""
+        message = self.body.get_message(_Manifest.DATA_FORMAT)
+        return (message.get_text(2) if message is not None else None) or ""
 
     @property
     def schema(self) -> tuple[list[bytes], list[bytes]]:
         """What its columns are, to be compared."""
-        fields = [_normalise_field(field) for field in self.body.all(_Manifest.SCHEMA)]
-        return fields, sorted(self.body.all(_Manifest.SCHEMA_METADATA))
+        fields = [_normalise_field(field) for field in self.body.get_values(_Manifest.SCHEMA)]
+        return fields, sorted(self.body.get_values(_Manifest.SCHEMA_METADATA))
 
     @property
     def settings(self) -> tuple[list[bytes], list[bytes]]:
         """What is said of the table as a whole, to be compared."""
         body = self.body
-        return sorted(body.all(_Manifest.CONFIG)), sorted(body.all(_Manifest.TABLE_METADATA))
+        return sorted(body.get_values(_Manifest.CONFIG)), sorted(body.get_values(_Manifest.TABLE_METADATA))
 
     def has_schema_of(self, other: Manifest) -> bool:
         """Whether its columns are those of another one. Most often they are so byte for byte."""
@@ -286,14 +294,14 @@ class Manifest(NamedTuple):
 
     def has_moved_bases(self, moved: MovedRoots) -> bool:
         """Whether it names bases at places that files were moved away from: Lance would look there."""
-        return any(moved.to_storage(base.path) != base.path for base in self.bases)
+        return any(moved.map_to_storage(base.path) != base.path for base in self.bases)
 
     def _with_base_paths(self, change: Callable[[str], str]) -> Self:
         bases = self.bases
         changed = tuple(base._replace(path=change(base.path)) for base in bases)
-        return self if changed == bases else self.with_parts(bases=changed)
+        return self if changed == bases else self.replace_parts(bases=changed)
 
-    def with_parts(
+    def replace_parts(
         self,
         *,
         fragments: Sequence[ProtobufMessage] | None = None,
@@ -304,78 +312,83 @@ class Manifest(NamedTuple):
         """This manifest with other parts."""
         body = self.body
         if fragments is not None:
-            body = body.with_field(_Manifest.FRAGMENTS, *(fragment.pack() for fragment in fragments))
-            if any(fragment.all(3) for fragment in fragments):
-                body = _with_flag(body, ManifestFlag.DELETIONS)
+            body = body.replace_field(_Manifest.FRAGMENTS, *(fragment.encode() for fragment in fragments))
+            if any(fragment.get_values(3) for fragment in fragments):
+                body = _add_flag(body, ManifestFlag.DELETIONS)
         if bases is not None:
-            body = body.with_field(_Manifest.BASES, *(base.pack() for base in bases))
+            body = body.replace_field(_Manifest.BASES, *(base.encode() for base in bases))
             if bases:
-                body = _with_flag(body, ManifestFlag.BASES)
+                body = _add_flag(body, ManifestFlag.BASES)
         if max_fragment_id is not None and max_fragment_id >= 0:
-            body = body.with_field(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
+            body = body.replace_field(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
         return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
 
     @property
     def fields(self) -> tuple[bytes, ...]:
         """Its columns, as they are written."""
-        return tuple(self.body.all(_Manifest.SCHEMA))
+        return tuple(self.body.get_values(_Manifest.SCHEMA))
 
     @property
     def maps(self) -> dict[str, dict[str, bytes]]:
         """What is said of its schema and of the table as a whole, by the kind of it and by name."""
-        return {kind: _map_of(self.body, field) for kind, field in _MAPS.items()}
+        return {kind: _decode_map(self.body, field) for kind, field in _MAPS.items()}
 
-    def with_fields(self, fields: Sequence[bytes]) -> Self:
+    def replace_fields(self, fields: Sequence[bytes]) -> Self:
         """This manifest with other columns."""
-        return self._replace(body=self.body.with_field(_Manifest.SCHEMA, *fields))
+        return self._replace(body=self.body.replace_field(_Manifest.SCHEMA, *fields))
 
-    def with_maps(self, maps: Mapping[str, Mapping[str, bytes]]) -> Self:
+    def replace_maps(self, maps: Mapping[str, Mapping[str, bytes]]) -> Self:
         """This manifest with other maps, of the kinds that are given."""
         body = self.body
         for kind, entries in maps.items():
             packed = (
-                ProtobufMessage.of((1, name), (2, value)).pack() for name, value in sorted(entries.items())
+                ProtobufMessage.from_fields((1, name), (2, value)).encode()
+                for name, value in sorted(entries.items())
             )
-            body = body.with_field(_MAPS[kind], *packed)
+            body = body.replace_field(_MAPS[kind], *packed)
             if kind == "config" and entries:
-                body = _with_flag(body, ManifestFlag.CONFIG)
+                body = _add_flag(body, ManifestFlag.CONFIG)
         return self._replace(body=body)
 
-    def numbered_after(self, before: Manifest) -> Self:
+    def continue_numbers(self, before: Manifest) -> Self:
         """This manifest with numbers for what comes that neither it nor another one has given to anything."""
         body = self.body
         for counter in _COUNTERS:
-            numbers = [message.number(counter) for message in (self.body, before.body)]
+            numbers = [message.get_number(counter) for message in (self.body, before.body)]
             if known_numbers := [number for number in numbers if number is not None]:
-                body = body.with_field(counter, max(known_numbers))
+                body = body.replace_field(counter, max(known_numbers))
         highest = max(self.max_fragment_id, before.max_fragment_id)
-        return self._replace(body=body).with_parts(max_fragment_id=highest)
+        return self._replace(body=body).replace_parts(max_fragment_id=highest)
 
-    def as_overwrite(self) -> ProtobufMessage:
+    def make_overwrite_operation(self) -> ProtobufMessage:
         """What a transaction says that made a table of nothing."""
         body = self.body
-        fragments = ((1, data) for data in body.all(_Manifest.FRAGMENTS))
-        return ProtobufMessage.of(*fragments, *((2, data) for data in body.all(_Manifest.SCHEMA)))
+        fragments = ((1, data) for data in body.get_values(_Manifest.FRAGMENTS))
+        return ProtobufMessage.from_fields(
+            *fragments, *((2, data) for data in body.get_values(_Manifest.SCHEMA))
+        )
 
-    def as_version(
+    def make_version(
         self, version: int, branch: str | None, transaction: ProtobufMessage, time_us: int
     ) -> Self:
         """This manifest as another version, made by a transaction at a time."""
         seconds, micros = divmod(time_us, 1_000_000)
         body = (
-            self.body.with_field(_Manifest.VERSION, version)
-            .with_field(_Manifest.BRANCH, *(() if branch is None else (branch,)))
-            .with_field(_Manifest.TIMESTAMP, ProtobufMessage.of((1, seconds), (2, micros * 1000)).pack())
-            .with_field(_Manifest.TRANSACTION_FILE)
-            .with_field(_Manifest.AUX)
-            .with_field(_Manifest.TAG)
+            self.body.replace_field(_Manifest.VERSION, version)
+            .replace_field(_Manifest.BRANCH, *(() if branch is None else (branch,)))
+            .replace_field(
+                _Manifest.TIMESTAMP, ProtobufMessage.from_fields((1, seconds), (2, micros * 1000)).encode()
+            )
+            .replace_field(_Manifest.TRANSACTION_FILE)
+            .replace_field(_Manifest.AUX)
+            .replace_field(_Manifest.TAG)
         )
         for field in _TRANSACTION_SECTIONS:  # every Lance knows the operations that are written here
-            body = body.with_field(field, 0)
+            body = body.replace_field(field, 0)
         return self._replace(body=body, transaction=transaction)
 
 
-def transaction(
+def make_transaction(
     operation: ManifestOperation,
     read_version: int,
     uuid: str,
@@ -384,29 +397,32 @@ def transaction(
 ) -> ProtobufMessage:
     """A transaction as a manifest keeps it."""
     entries = (
-        (4, ProtobufMessage.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items())
+        (4, ProtobufMessage.from_fields((1, name), (2, value)).encode())
+        for name, value in sorted(properties.items())
     )
-    return ProtobufMessage.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], message.pack()))
+    return ProtobufMessage.from_fields(
+        (1, read_version), (2, uuid), *entries, (_NUMBERS[operation], message.encode())
+    )
 
 
-def _map_of(body: ProtobufMessage, field: int) -> dict[str, bytes]:
-    entries = map(ProtobufMessage.read, body.all(field))
-    return {entry.text(1) or "": (entry.all(2) or [b""])[-1] for entry in entries}
+def _decode_map(body: ProtobufMessage, field: int) -> dict[str, bytes]:
+    entries = map(ProtobufMessage.decode, body.get_values(field))
+    return {entry.get_text(1) or "": (entry.get_values(2) or [b""])[-1] for entry in entries}
 
 
 def _normalise_field(field: bytes) -> bytes:
     """A field of a schema as all writers of it would write it: each writes the entries of its metadata in
     another order, and Lance up to 0.39 says of every field in what way it is stored, also if that is none of
     its own."""
-    message = ProtobufMessage.read(field)
-    if message.all(_FIELD_STORAGE) == [b"default"]:
-        message = message.with_field(_FIELD_STORAGE)
-    return message.with_field(_FIELD_METADATA, *sorted(message.all(_FIELD_METADATA))).pack()
+    message = ProtobufMessage.decode(field)
+    if message.get_values(_FIELD_STORAGE) == [b"default"]:
+        message = message.replace_field(_FIELD_STORAGE)
+    return message.replace_field(_FIELD_METADATA, *sorted(message.get_values(_FIELD_METADATA))).encode()
 
 
-def _with_flag(body: ProtobufMessage, flag: int) -> ProtobufMessage:
+def _add_flag(body: ProtobufMessage, flag: int) -> ProtobufMessage:
     for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
-        body = body.with_field(field, (body.number(field) or 0) | flag)
+        body = body.replace_field(field, (body.get_number(field) or 0) | flag)
     return body
 
 
@@ -421,14 +437,14 @@ def _read_section(data: bytes, offset: int) -> bytes:
     return data[start : start + size]
 
 
-def without_sections(body: bytes) -> bytes:
+def remove_sections(body: bytes) -> bytes:
     """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
-    message = ProtobufMessage.read(body)
+    message = ProtobufMessage.decode(body)
     for field in _SECTIONS:
-        message = message.with_field(field)
-    return message.pack()
+        message = message.replace_field(field)
+    return message.encode()
 
 
 def _pack_with_length(message: ProtobufMessage) -> bytes:
-    data = message.pack()
+    data = message.encode()
     return _LENGTH.pack(len(data)) + data

@@ -16,16 +16,16 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
-from penstock.formats.lance.branch_chains import WriteTarget, free_chain
+from penstock.formats.lance.branch_chains import WriteTarget, find_free_chain
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
-from penstock.formats.lance.merge_sides import NumberedVersion, TableSide, includes, is_same
+from penstock.formats.lance.merge_sides import NumberedVersion, TableSide, includes_version, is_same_version
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
 from penstock.formats.lance.relocation import UnknownPlacement
 from penstock.formats.lance.reversal import IrreversibleCommit
-from penstock.formats.lance.state import LanceState, state_of, with_state
+from penstock.formats.lance.state import LanceState, decode_state, encode_state_into_table
 from penstock.formats.lance.table_merge import TableMerge, has_same_names
-from penstock.formats.lance.version_pins import pin
+from penstock.formats.lance.version_pins import write_pin
 from penstock.formats.lance.version_writer import TOLD_MAX, WAY_OUT, VersionWriter, shorten_names
 from penstock.kernel.format import (
     DRY_RUN,
@@ -36,7 +36,7 @@ from penstock.kernel.format import (
     Table,
 )
 from penstock.kernel.objects import Objects
-from penstock.model.content import content_bytes
+from penstock.model.content import encode_checked_content
 from penstock.storage.places import Places
 
 
@@ -50,7 +50,7 @@ class MergeContext(NamedTuple):
     """Called before anything is written to a table's folder: raises if this lake may not write there."""
 
 
-def merge(
+def merge_table(
     table: Table,
     context: MergeContext,
     target: LanceTable | None,
@@ -63,27 +63,31 @@ def merge(
     without table storage.
     """
     if source is None:
-        return _drop(table, target, base)
+        return _drop_table(table, target, base)
     if target is None:
         return _add_table(table, context, base, source)
     _require_same_table(target, source)
-    if target == base and _may_take(table, target, source):
+    if target == base and _may_take_source(table, target, source):
         return _take_source(table, context, source)
-    objects = _table_objects(table)
-    here, side = TableSide.of(target, objects), TableSide.of(source, objects)
+    objects = _open_table_objects(table)
+    here, side = TableSide.from_table(target, objects), TableSide.from_table(source, objects)
     if base is None or base.id != target.id:
-        newest = side.newest()
-        if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
+        newest = side.find_newest()
+        if (
+            newest is None
+            or includes_version(here, side, newest)
+            or is_same_version(newest, here.find_newest())
+        ):
             return AppliedChange(target)
         raise FormatRefused(f"exists on both sides, but without a common version to merge from; {WAY_OUT}")
-    parted = TableSide.of(base, objects)
+    parted = TableSide.from_table(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
-    others = [TableSide.of(content, objects) for content in bases if content != base]
-    what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source, *bases)))
-    return table.read_once(what, lambda: _begin_merge(table, context, here).merge(parted, side, others))
+    others = [TableSide.from_table(content, objects) for content in bases if content != base]
+    what = ("lance merge", table.is_repeated, *map(encode_checked_content, (target, base, source, *bases)))
+    return table.read_once(what, lambda: _begin_merge(table, context, here).merge_table(parted, side, others))
 
 
-def restore(
+def restore_table(
     table: Table, context: MergeContext, target: LanceTable | None, after: LanceTable | None
 ) -> AppliedChange:
     """The table in a wanted state, by a new version: a chain does not go back. Raises as ``merge``."""
@@ -96,15 +100,15 @@ def restore(
     _require_same_table(before, after)
     if before == after:
         return AppliedChange(before)
-    objects = _table_objects(table)
-    here, side = TableSide.of(before, objects), TableSide.of(after, objects)
-    if _may_take(table, before, after) and _extends_state(here, side):
+    objects = _open_table_objects(table)
+    here, side = TableSide.from_table(before, objects), TableSide.from_table(after, objects)
+    if _may_take_source(table, before, after) and _is_extended_by(here, side):
         return _take_source(table, context, after)
-    what = ("lance restore", *map(content_bytes, (before, after)))
-    return table.read_once(what, lambda: _restore(table, context, here, side))
+    what = ("lance restore", *map(encode_checked_content, (before, after)))
+    return table.read_once(what, lambda: _restore_state(table, context, here, side))
 
 
-def restore_version(
+def restore_table_version(
     table: Table, context: MergeContext, target: LanceTable | None, version: int
 ) -> AppliedChange:
     """The table as it was at an earlier version of its main branch; Lance's own branches and tags stay.
@@ -112,9 +116,9 @@ def restore_version(
     Raises as ``restore``, and ``VersionNotFound``.
     """
     assert target is not None, "or it has no versions"
-    objects = _table_objects(table)
-    here = TableSide.of(target, objects)
-    newest, wanted_version = here.newest(), here.versions.get(MAIN, version)
+    objects = _open_table_objects(table)
+    here = TableSide.from_table(target, objects)
+    newest, wanted_version = here.find_newest(), here.versions.get_version(MAIN, version)
     if wanted_version is None or newest is None:
         state_of_versions = "it has none yet" if newest is None else f"the newest one is {newest.number}"
         raise VersionNotFound(
@@ -122,27 +126,29 @@ def restore_version(
             table=str(table.key),
             version=version,
         )
-    if is_same(newest, NumberedVersion(version, wanted_version)):
+    if is_same_version(newest, NumberedVersion(version, wanted_version)):
         return AppliedChange(target)
-    what = ("lance restore version", content_bytes(target), version)
-    return table.read_once(what, lambda: _restore(table, context, here, here.until(version, objects)))
+    what = ("lance restore version", encode_checked_content(target), version)
+    return table.read_once(
+        what, lambda: _restore_state(table, context, here, here.cut_at_version(version, objects))
+    )
 
 
-def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> AppliedChange:
+def _restore_state(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> AppliedChange:
     """A new version that is as another state. ``FormatRefused`` if nobody knows what that was."""
-    source = side.newest()
+    source = side.find_newest()
     if source is not None:
         try:
-            context.manifests.manifest(side.content.location, MAIN, source.number, source.version)
+            context.manifests.read_manifest(side.content.location, MAIN, source.number, source.version)
         except Damaged as problem:
             raise FormatRefused(
                 f"cannot be restored to version {source.number}: {problem.message}; restore another "
                 "version, or bring the file back from a backup"
             ) from None
-    return _begin_merge(table, context, here, REVERT).restore(side)
+    return _begin_merge(table, context, here, REVERT).restore_table(side)
 
 
-def revert(
+def revert_table(
     table: Table,
     context: MergeContext,
     target: LanceTable | None,
@@ -154,14 +160,16 @@ def revert(
     if target is None or committed is None or previous is None or target.id != committed.id:
         return _revert_existence(table, context, target, committed, previous, since)
     _require_same_table(committed, previous)
-    if is_as(table, target, committed):
-        return restore(table, context, target, previous)
-    objects = _table_objects(table)
-    here, old_side, side = (TableSide.of(content, objects) for content in (target, committed, previous))
+    if is_same_state(table, target, committed):
+        return restore_table(table, context, target, previous)
+    objects = _open_table_objects(table)
+    here, old_side, side = (
+        TableSide.from_table(content, objects) for content in (target, committed, previous)
+    )
 
     def apply_revert() -> AppliedChange:
         try:
-            return _begin_merge(table, context, here, REVERT).revert(old_side, side)
+            return _begin_merge(table, context, here, REVERT).revert_table(old_side, side)
         except IrreversibleCommit as problem:
             raise _describe_clash(problem, objects, since, here.content.location) from None
         except UnknownPlacement as problem:
@@ -172,7 +180,9 @@ def revert(
                 f"{problem.message}; {_LEAVE_IT}"
             ) from None
 
-    return table.read_once(("lance revert", *map(content_bytes, (target, committed, previous))), apply_revert)
+    return table.read_once(
+        ("lance revert", *map(encode_checked_content, (target, committed, previous))), apply_revert
+    )
 
 
 def _revert_existence(
@@ -189,7 +199,7 @@ def _revert_existence(
     if target is not None and before is not None and target.id == before.id:
         return AppliedChange(target)  # the commit dropped it, and it came back since
     if target is None and content is None:
-        return restore(table, context, None, before)
+        return restore_table(table, context, None, before)
     if target is None:
         later = _describe_commits(commit for commit in since.commits if commit.after is None)
         raise FormatRefused(
@@ -198,7 +208,7 @@ def _revert_existence(
             "this commit"
         )
     if content is not None and before is None and target.id == content.id:
-        if is_as(table, target, content):
+        if is_same_state(table, target, content):
             return AppliedChange(None)
         later = _describe_commits(since.commits)
         raise FormatRefused(
@@ -226,13 +236,16 @@ def _has_made_any_version(commit: LaterCommit, versions: Sequence[NumberedVersio
     """Whether a commit brought one of some versions to a table."""
     if not isinstance(commit.after, LanceTable) or not commit.after.state:
         return False
-    after = TableSide.of(commit.after, objects)
+    after = TableSide.from_table(commit.after, objects)
     before = [
-        TableSide.of(content, objects)
+        TableSide.from_table(content, objects)
         for content in commit.before
         if isinstance(content, LanceTable) and content.state
     ]
-    return any(after.has(version) and not any(each.has(version) for each in before) for version in versions)
+    return any(
+        after.has_version(version) and not any(each.has_version(version) for each in before)
+        for version in versions
+    )
 
 
 def _describe_commits(commits: Iterable[LaterCommit]) -> str:
@@ -255,41 +268,43 @@ def _suggest_resolutions(commits: int = 0) -> str:
     )
 
 
-def is_as(table: Table, target: LanceTable, before: LanceTable) -> bool:
+def is_same_state(table: Table, target: LanceTable, before: LanceTable) -> bool:
     """Whether a table is what it was in a state of earlier, by whatever versions it came to be that again."""
     if target.id != before.id:
         return False
-    here, side = (TableSide.of(content, _table_objects(table)) for content in (target, before))
-    return is_same(here.newest(), side.newest()) and has_same_names(here, side)
+    here, side = (TableSide.from_table(content, _open_table_objects(table)) for content in (target, before))
+    return is_same_version(here.find_newest(), side.find_newest()) and has_same_names(here, side)
 
 
-def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
+def explain_unmovable(before: LanceTable, after: LanceTable) -> str | None:
     """Why a default branch may not jump from one state of a table to another, if so.
 
     What a tree has is not looked at here: only a state with the same versions is surely none of earlier.
     """
-    state, other = state_of(before), state_of(after)
-    if before.id == after.id and _versions_of(state) == _versions_of(other):
+    state, other = decode_state(before), decode_state(after)
+    if before.id == after.id and _list_versions(state) == _list_versions(other):
         return None
     return "would have versions that differ from those that readers have already seen"
 
 
-def _versions_of(state: LanceState) -> tuple[object, ...]:
+def _list_versions(state: LanceState) -> tuple[object, ...]:
     return state.root, state.recent, state.chain
 
 
 # --- one side has no table --------------------------------------------------------------------------------
 
 
-def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> AppliedChange:
+def _drop_table(table: Table, target: LanceTable | None, base: LanceTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
     if target is None:
         return AppliedChange(None)
     if base is not None and base.id == target.id:
         if base == target:
             return AppliedChange(None)
-        here, parted = (TableSide.of(content, _table_objects(table)) for content in (target, base))
-        if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
+        here, parted = (
+            TableSide.from_table(content, _open_table_objects(table)) for content in (target, base)
+        )
+        if is_same_version(here.find_newest(), parted.find_newest()) and has_same_names(here, parted):
             return AppliedChange(None)
     raise FormatRefused(
         "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep "
@@ -302,62 +317,69 @@ def _add_table(
 ) -> AppliedChange:
     """The source has a table that is not here."""
     if base is not None and base.id == source.id:
-        side, parted = (TableSide.of(content, _table_objects(table)) for content in (source, base))
-        if is_same(side.newest(), parted.newest()) and has_same_names(side, parted):
+        side, parted = (
+            TableSide.from_table(content, _open_table_objects(table)) for content in (source, base)
+        )
+        if is_same_version(side.find_newest(), parted.find_newest()) and has_same_names(side, parted):
             return AppliedChange(None)
         raise FormatRefused(
             "was dropped or renamed here, and changed on the other side; restore it with the mode 'force', "
             "or leave it dropped with 'drop'"
         )
     if isinstance(table.last, LanceTable) and table.last.state:
-        return restore(table, context, None, source)
-    state = state_of(source)
-    if state.owner and not WriteTarget.of(table).owner:
+        return restore_table(table, context, None, source)
+    state = decode_state(source)
+    if state.owner and not WriteTarget.from_table(table).owner:
         empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
-        start = with_state(source, empty)
-        here, side = (TableSide.of(content, _table_objects(table)) for content in (start, source))
-        what = ("lance arrival", content_bytes(source))
-        return table.read_once(what, lambda: _begin_merge(table, context, here).merge(here, side))
+        start = encode_state_into_table(source, empty)
+        here, side = (
+            TableSide.from_table(content, _open_table_objects(table)) for content in (start, source)
+        )
+        what = ("lance arrival", encode_checked_content(source))
+        return table.read_once(what, lambda: _begin_merge(table, context, here).merge_table(here, side))
     return _take_source(table, context, source)
 
 
 # --- both sides have it -----------------------------------------------------------------------------------
 
 
-def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
+def _may_take_source(table: Table, target: LanceTable, source: LanceTable) -> bool:
     """Whether a branch can go on from the source's state as it is, in whatever chain that is.
 
     The default branch, and one that has a chain of its own already, must stay in it.
     """
-    owner = WriteTarget.of(table).owner
-    if state_of(source).owner == owner:
+    owner = WriteTarget.from_table(table).owner
+    if decode_state(source).owner == owner:
         return True
-    return owner != b"" and state_of(target).owner != owner
+    return owner != b"" and decode_state(target).owner != owner
 
 
 def _take_source(table: Table, context: MergeContext, source: LanceTable) -> AppliedChange:
     """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
-    if state_of(source).owner in (b"", WriteTarget.of(table).owner):
+    if decode_state(source).owner in (b"", WriteTarget.from_table(table).owner):
         return AppliedChange(source)
 
     def pin_source() -> AppliedChange:
-        side, place = TableSide.of(source, _table_objects(table)), context.places.at(source.location)
+        side, place = (
+            TableSide.from_table(source, _open_table_objects(table)),
+            context.places.open_place(source.location),
+        )
         with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
             if DRY_RUN not in table.notes:
                 context.check(source)
-                for branch in (MAIN, *side.versions.branches()):
-                    newest = side.newest(branch)
+                for branch in (MAIN, *side.versions.list_branches()):
+                    newest = side.find_newest(branch)
                     if newest is not None and newest.version.chain:
-                        pin(place, newest, branch, context.now_us)
+                        write_pin(place, newest, branch, context.now_us)
         return AppliedChange(source)
 
-    return table.read_once(("lance pinned", content_bytes(source)), pin_source)
+    return table.read_once(("lance pinned", encode_checked_content(source)), pin_source)
 
 
-def _extends_state(here: TableSide, side: TableSide) -> bool:
+def _is_extended_by(here: TableSide, side: TableSide) -> bool:
     """Whether another state is this one with further versions."""
-    newest = here.newest()
-    return newest is None or side.has(newest)
+    newest = here.find_newest()
+    return newest is None or side.has_version(newest)
 
 
 def _require_same_table(target: LanceTable, source: LanceTable) -> None:
@@ -371,17 +393,17 @@ def _require_same_table(target: LanceTable, source: LanceTable) -> None:
 
 def _begin_merge(table: Table, context: MergeContext, here: TableSide, kind: str = "") -> TableMerge:
     context.check(here.content)
-    standing, location = WriteTarget.of(table), here.content.location
-    place = context.places.at(location)
-    chain = free_chain(place, standing, here.content, here.state, here.versions)
+    standing, location = WriteTarget.from_table(table), here.content.location
+    place = context.places.open_place(location)
+    chain = find_free_chain(place, standing, here.content, here.state, here.versions)
     attempt = "-".join(part for part in (standing.transaction or MERGE, kind) if part)
     is_dry = DRY_RUN in table.notes
     landing = VersionWriter(
         context.places, context.manifests, location, chain, attempt, context.now_us, is_dry=is_dry
     )
-    return TableMerge(_table_objects(table), here, chain, landing, is_part=table.is_repeated)
+    return TableMerge(_open_table_objects(table), here, chain, landing, is_part=table.is_repeated)
 
 
-def _table_objects(table: Table) -> Objects:
+def _open_table_objects(table: Table) -> Objects:
     assert table.objects is not None
     return table.objects

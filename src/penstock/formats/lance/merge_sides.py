@@ -20,7 +20,7 @@ from penstock.formats.lance.state import (
     MergeArrivals,
     OwnBranch,
     VersionsUntil,
-    state_of,
+    decode_state,
 )
 from penstock.kernel.objects import Objects
 
@@ -38,11 +38,11 @@ class NumberedVersion(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        return self.version.id(self.number)
+        return self.version.make_id(self.number)
 
     @property
     def state(self) -> bytes:
-        return self.version.state(self.number)
+        return self.version.encode_comparable_state(self.number)
 
 
 class TableSide(NamedTuple):
@@ -53,60 +53,62 @@ class TableSide(NamedTuple):
     versions: LanceVersionReader
 
     @staticmethod
-    def of(content: LanceTable, objects: Objects) -> TableSide:
-        state = state_of(content)
+    def from_table(content: LanceTable, objects: Objects) -> TableSide:
+        state = decode_state(content)
         return TableSide(content, state, LanceVersionReader(objects, state))
 
-    def until(self, number: int, objects: Objects, branch: str = MAIN) -> TableSide:
+    def cut_at_version(self, number: int, objects: Objects, branch: str = MAIN) -> TableSide:
         """The side as it was when a version was the newest one of one of Lance's branches."""
         return self._replace(versions=VersionsUntil(objects, self.state, branch, number))
 
-    def newest(self, branch: str = MAIN) -> NumberedVersion | None:
-        newest = self.versions.newest(branch)
+    def find_newest(self, branch: str = MAIN) -> NumberedVersion | None:
+        newest = self.versions.find_newest(branch)
         return None if newest is None else NumberedVersion(*newest)
 
-    def all(self, branch: str = MAIN) -> Iterator[NumberedVersion]:
+    def list_versions(self, branch: str = MAIN) -> Iterator[NumberedVersion]:
         """Newest first."""
-        return (NumberedVersion(*numbered) for numbered in self.versions.all(branch))
+        return (NumberedVersion(*numbered) for numbered in self.versions.list_versions(branch))
 
-    def has(self, version: NumberedVersion, branch: str = MAIN) -> bool:
+    def has_version(self, version: NumberedVersion, branch: str = MAIN) -> bool:
         """Whether a version is one of this side's, under its own number."""
-        own_version = self.versions.get(branch, version.number)
-        return own_version is not None and own_version.id(version.number) == version.id
+        own_version = self.versions.get_version(branch, version.number)
+        return own_version is not None and own_version.make_id(version.number) == version.id
 
-    def own(self, branch: str) -> tuple[OwnBranch | None, bytes]:
+    def get_own_state(self, branch: str) -> tuple[OwnBranch | None, bytes]:
         """What is to be compared of one of Lance's own branches."""
-        newest = self.newest(branch)
-        return self.versions.branch(branch), b"" if newest is None else newest.id
+        newest = self.find_newest(branch)
+        return self.versions.get_branch(branch), b"" if newest is None else newest.id
 
 
-def is_same(version: NumberedVersion | None, other: NumberedVersion | None) -> bool:
+def is_same_version(version: NumberedVersion | None, other: NumberedVersion | None) -> bool:
     """Whether two versions have the same rows, columns and indexes."""
     if version is None or other is None:
         return version is other
     return version.state == other.state
 
 
-def has_arrived(version: NumberedVersion, other: NumberedVersion) -> bool:
+def has_version_arrived(version: NumberedVersion, other: NumberedVersion) -> bool:
     """Whether a version is what a merge made of another one, which it brought."""
     arrived = version.version.arrived
     return arrived is not None and (arrived.number, arrived.id) == (other.number, other.id)
 
 
-def includes(side: TableSide, other: TableSide, version: NumberedVersion, branch: str = MAIN) -> bool:
+def includes_version(side: TableSide, other: TableSide, version: NumberedVersion, branch: str = MAIN) -> bool:
     """Whether a side has all that a version of the other side is made of."""
-    return side.has(version, branch) or (version.number, version.id) in _merged_versions(side, other, branch)
+    return side.has_version(version, branch) or (version.number, version.id) in _list_merged_versions(
+        side, other, branch
+    )
 
 
-def comes_from(side: TableSide, base: TableSide, branch: str = MAIN) -> bool:
+def is_based_on(side: TableSide, base: TableSide, branch: str = MAIN) -> bool:
     """Whether a side has all that a base has had: no merge of it was settled by leaving it out."""
-    newest = base.newest(branch)
-    if newest is None or includes(side, base, newest, branch):
+    newest = base.find_newest(branch)
+    if newest is None or includes_version(side, base, newest, branch):
         return True
-    return any(is_same(version, newest) for version in versions_apart(side, base, branch))
+    return any(is_same_version(version, newest) for version in list_unshared_versions(side, base, branch))
 
 
-def beside(
+def find_sides_at_common_versions(
     base: TableSide, one: TableSide, other: TableSide, objects: Objects, branch: str = MAIN
 ) -> list[TableSide]:
     """Each of two sides at its newest version that the other one has, too, if that is not a part of a base.
@@ -115,16 +117,16 @@ def beside(
     """
     sides: list[TableSide] = []
     for side, target_side in ((one, other), (other, one)):
-        merged_versions = _merged_versions(target_side, side, branch)
-        for each in side.all(branch):
-            if target_side.has(each, branch) or (each.number, each.id) in merged_versions:
-                if not includes(base, side, each, branch):
-                    sides.append(side.until(each.number, objects, branch))
+        merged_versions = _list_merged_versions(target_side, side, branch)
+        for each in side.list_versions(branch):
+            if target_side.has_version(each, branch) or (each.number, each.id) in merged_versions:
+                if not includes_version(base, side, each, branch):
+                    sides.append(side.cut_at_version(each.number, objects, branch))
                 break
     return sides
 
 
-def newest_states(states: Sequence[TableSide], branch: str = MAIN) -> list[TableSide]:
+def select_newest_states(states: Sequence[TableSide], branch: str = MAIN) -> list[TableSide]:
     """Those of some states that no other one of them comes from.
 
     What both sides of a merge come from is what they have had last in common: a row that was gone then may
@@ -132,8 +134,12 @@ def newest_states(states: Sequence[TableSide], branch: str = MAIN) -> list[Table
     """
 
     def is_part(side: TableSide, other: TableSide) -> bool:
-        mine, others = side.newest(branch), other.newest(branch)
-        return mine is not None and not is_same(mine, others) and includes(other, side, mine, branch)
+        mine, others = side.find_newest(branch), other.find_newest(branch)
+        return (
+            mine is not None
+            and not is_same_version(mine, others)
+            and includes_version(other, side, mine, branch)
+        )
 
     return [
         state for state in states if not any(is_part(state, other) for other in states if other is not state)
@@ -167,9 +173,9 @@ class SidesHistory(NamedTuple):
         return tuple(dict.fromkeys(mark for arrived in self.arrived for mark in arrived.taken))
 
 
-def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> SidesHistory:
+def find_history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> SidesHistory:
     """What was done on a side that is not a part of a base."""
-    merged, since = _merged_versions(base, side, branch), _changes_since(side, base, branch)
+    merged, since = _list_merged_versions(base, side, branch), _find_changes_since(side, base, branch)
     operations: list[ManifestOperation] = [] if since.is_whole else [ManifestOperation.OTHER]
     own: list[OwnChange] = []
     arrivals: list[MergeArrivals] = []
@@ -191,18 +197,20 @@ def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> Sides
     return SidesHistory(tuple(operations), tuple(own), tuple(arrivals), tuple(versions))
 
 
-def versions_apart(side: TableSide, other: TableSide, branch: str = MAIN) -> Iterator[NumberedVersion]:
+def list_unshared_versions(
+    side: TableSide, other: TableSide, branch: str = MAIN
+) -> Iterator[NumberedVersion]:
     """The versions of a side that another one does not have under the same number, newest first.
 
     That is further back than what was done there since they met: a merge brings rows, and each side keeps
     them in fragments as it had compacted its own.
     """
-    return takewhile(lambda version: not other.has(version, branch), side.all(branch))
+    return takewhile(lambda version: not other.has_version(version, branch), side.list_versions(branch))
 
 
-def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
+def find_parting_version(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
     """The number of the newest version of a side that is part of a base; 0 if none is."""
-    before = _changes_since(side, base, branch).before
+    before = _find_changes_since(side, base, branch).before
     return 0 if before is None else before.number
 
 
@@ -214,7 +222,7 @@ class StandingVersion(NamedTuple):
     """Whether no version is missing between it and the one before it in the iteration."""
 
 
-def standing_versions(
+def list_standing_versions(
     side: TableSide, branch: str = MAIN, is_kept: Callable[[NumberedVersion], bool] = lambda _: False
 ) -> Iterator[StandingVersion]:
     """The versions that the newest one of a side builds on, newest first.
@@ -223,7 +231,7 @@ def standing_versions(
     copy nor what came between is among them; unless one of that is to be kept.
     """
     expected, skipped_to = None, None
-    for version in side.all(branch):
+    for version in side.list_versions(branch):
         if skipped_to is not None and version.number > skipped_to:
             continue
         if skipped_to is not None:
@@ -244,7 +252,7 @@ def _find_copied(
     """The earlier version of a side that one is a copy of, if none is to be kept from there on."""
     if not copy.version.copied or copy.version.arrived is not None or is_kept(copy):
         return None
-    for number, version in side.versions.all(branch, copy.number):
+    for number, version in side.versions.list_versions(branch, copy.number):
         candidate = NumberedVersion(number, version)
         if candidate.state == copy.state:
             return number
@@ -253,32 +261,32 @@ def _find_copied(
     return None
 
 
-def has_undone(side: TableSide, version: NumberedVersion, branch: str = MAIN) -> bool:
+def has_undone_version(side: TableSide, version: NumberedVersion, branch: str = MAIN) -> bool:
     """Whether a side may have undone a version that it had: something was reverted since."""
-    has_own = side.has(version, branch)
-    for each, _ in standing_versions(side, branch):
-        if has_arrived(each, version) or (has_own and is_same(each, version)):
+    has_own = side.has_version(version, branch)
+    for each, _ in list_standing_versions(side, branch):
+        if has_version_arrived(each, version) or (has_own and is_same_version(each, version)):
             return False
         if has_own and each.number < version.number:
             return True  # it is among those that a copy of an earlier version has undone
-        if has_returned(each.version):
+        if has_version_returned(each.version):
             return True
     return True  # likewise
 
 
-def compared_versions(sides: Sequence[TableSide], branch: str = MAIN) -> list[NumberedVersion]:
+def list_versions_to_compare(sides: Sequence[TableSide], branch: str = MAIN) -> list[NumberedVersion]:
     """The versions that have to be known so that the rows of some sides can be compared.
 
     Those that only one of them has; or all, if rows may have come back on one of them: such a row is in the
     file that it was in when it was removed, and may have been compacted to others before they parted.
     """
-    apart = [*chain(*(versions_apart(*pair, branch) for pair in permutations(sides, 2)))]
-    if not any(has_returned(version.version) for version in apart):
+    apart = [*chain(*(list_unshared_versions(*pair, branch) for pair in permutations(sides, 2)))]
+    if not any(has_version_returned(version.version) for version in apart):
         return apart
-    return [*chain(*(side.all(branch) for side in sides))]
+    return [*chain(*(side.list_versions(branch) for side in sides))]
 
 
-def has_returned(version: LanceTableVersion) -> bool:
+def has_version_returned(version: LanceTableVersion) -> bool:
     """Whether a version has rows of earlier, or may have."""
     if is_revert(version.staged) or version.operation is ManifestOperation.RESTORE:
         return True
@@ -290,7 +298,7 @@ def has_returned(version: LanceTableVersion) -> bool:
     return any(is_revert(after.staged) for _, after in (*trace.updates, *trace.deletes))
 
 
-class _Since(NamedTuple):
+class _ChangesSince(NamedTuple):
     """The versions of a side that are no part of a base, newest first."""
 
     versions: list[NumberedVersion]
@@ -300,27 +308,31 @@ class _Since(NamedTuple):
     """Whether none of them was deleted since: what that one did is not known then."""
 
 
-def _changes_since(side: TableSide, base: TableSide, branch: str) -> _Since:
+def _find_changes_since(side: TableSide, base: TableSide, branch: str) -> _ChangesSince:
     versions: list[NumberedVersion] = []
-    start, merged = base.newest(branch), _merged_versions(base, side, branch)
+    start, merged = base.find_newest(branch), _list_merged_versions(base, side, branch)
 
     def is_part(version: NumberedVersion) -> bool:
-        return base.has(version, branch) or (version.number, version.id) in merged or is_same(version, start)
+        return (
+            base.has_version(version, branch)
+            or (version.number, version.id) in merged
+            or is_same_version(version, start)
+        )
 
-    for version, is_next in standing_versions(side, branch, is_part):
+    for version, is_next in list_standing_versions(side, branch, is_part):
         if is_part(version):
-            return _Since(versions, version, is_next)
+            return _ChangesSince(versions, version, is_next)
         if not is_next:
-            return _Since(versions, None, is_whole=False)
+            return _ChangesSince(versions, None, is_whole=False)
         versions.append(version)
-    return _Since(versions, None, is_whole=start is None)
+    return _ChangesSince(versions, None, is_whole=start is None)
 
 
-def _merged_versions(side: TableSide, other: TableSide, branch: str) -> set[tuple[int, bytes]]:
+def _list_merged_versions(side: TableSide, other: TableSide, branch: str) -> set[tuple[int, bytes]]:
     """The versions of other sides that were merged into a side since it parted from another."""
     merged: set[tuple[int, bytes]] = set()
-    for version in side.all(branch):
-        if other.has(version, branch):
+    for version in side.list_versions(branch):
+        if other.has_version(version, branch):
             break
         if (arrived := version.version.arrived) is not None and arrived.id:
             merged.add((arrived.number, arrived.id))
@@ -331,5 +343,5 @@ def _is_part(base: TableSide, number: int, data: bytes, branch: str, merged: set
     """Whether a base has a version, by its own number or by a merge."""
     if not data:
         return False
-    version = base.versions.get(branch, number)
-    return (version is not None and version.id(number) == data) or (number, data) in merged
+    version = base.versions.get_version(branch, number)
+    return (version is not None and version.make_id(number) == data) or (number, data) in merged

@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.model.encoding import ObjectId, digest
+from penstock.model.encoding import ObjectId, hash_parts
 
 LINES: Final = "_penstock/"
 OWNER: Final = f"{LINES}owner.json"
@@ -43,34 +43,34 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z
 _LAST: Final = 2**64 - 1
 
 
-def line_folder(incarnation: bytes, table: bytes, head: bytes, turn: int = 0) -> str:
+def make_chain_folder(incarnation: bytes, table: bytes, head: bytes, turn: int = 0) -> str:
     """The chain of a branch that begins to write to a table, as it is then: the same for all its writers.
 
     ``turn`` tells those apart that begin from the same state, one after the other was given up.
     """
     again = b"" if turn == 0 else turn.to_bytes(4, "big")
-    return f"{LINES}{digest('lance line', incarnation + table + head + again).hex()[:32]}/"
+    return f"{LINES}{hash_parts('lance line', incarnation + table + head + again).hex()[:32]}/"
 
 
-def folder_of(chain: str, branch: str) -> str:
+def make_branch_folder(chain: str, branch: str) -> str:
     """The folder of one of Lance's own branches in a chain, with a slash at its end unless it is empty."""
     return f"{chain}tree/{branch}/" if branch else chain
 
 
-def manifest_name(chain: str, branch: str, version: int, *, is_v1: bool = False) -> str:
+def make_manifest_path(chain: str, branch: str, version: int, *, is_v1: bool = False) -> str:
     """Describe a version once everybody may see it: Lance lists newer ones first."""
     number = str(version) if is_v1 else f"{_LAST - version:020d}"
-    return f"{folder_of(chain, branch)}{VERSIONS}{number}{MANIFEST}"
+    return f"{make_branch_folder(chain, branch)}{VERSIONS}{number}{MANIFEST}"
 
 
-def detached_name(chain: str, branch: str, version: int) -> str:
+def make_detached_path(chain: str, branch: str, version: int) -> str:
     """Where a version is that belongs to no chain. Its number has the highest bit set."""
-    return f"{folder_of(chain, branch)}{VERSIONS}d{version % 2**64}{MANIFEST}"
+    return f"{make_branch_folder(chain, branch)}{VERSIONS}d{version % 2**64}{MANIFEST}"
 
 
-def staged_name(chain: str, branch: str, attempt: str, version: int) -> str:
+def make_staged_path(chain: str, branch: str, attempt: str, version: int) -> str:
     """Describe a version while only those may see it who are told. No other attempt has it."""
-    return f"{folder_of(chain, branch)}{STAGING}{attempt}/{_LAST - version:020d}{MANIFEST}"
+    return f"{make_branch_folder(chain, branch)}{STAGING}{attempt}/{_LAST - version:020d}{MANIFEST}"
 
 
 def is_revert(staged: str) -> bool:
@@ -107,6 +107,6 @@ def lance_branch_name(branch: str | None) -> str:
     return MAIN if branch in (None, "", "main") else str(branch)
 
 
-def head_id(staged: str, sha256: bytes, version: int) -> ObjectId:
+def make_head_id(staged: str, sha256: bytes, version: int) -> ObjectId:
     """By which a version is told from every other one."""
-    return digest("lance version", f"{version} {staged} {sha256.hex()}".encode())
+    return hash_parts("lance version", f"{version} {staged} {sha256.hex()}".encode())

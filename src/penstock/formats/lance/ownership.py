@@ -20,7 +20,7 @@ from penstock.errors import Damaged, ManagedElsewhere, OutcomeUnknown, Unavailab
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import OWNER
 from penstock.model.clock import elapsed_s
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.storage.places import Places
 
 KNOWN_MAX: Final = 10_000
@@ -46,14 +46,14 @@ class Ownership:
         self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = Lock()
 
-    def check(self, content: LanceTable, *, is_here: bool = False) -> bool:
+    def require_or_claim(self, content: LanceTable, *, is_here: bool = False) -> bool:
         """``ManagedElsewhere`` unless a table is the lake's own, or becomes so now; whether it became so.
 
         Another process of the lake may have let go of it. That is only done once no branch has the table, so
         that where one ``is_here``, what was found a moment ago will do: a branch that has it again by then
         is another than the default one, and writes to a line that nobody else looks at.
         """
-        if is_here and self._known_owner(content.location, CHECKED_S) == self._lake:
+        if is_here and self._get_known_owner(content.location, CHECKED_S) == self._lake:
             return False
         is_new, owner = self._take_ownership(content)
         if owner != self._lake:
@@ -62,29 +62,29 @@ class Ownership:
 
     def require_own_or_free(self, content: LanceTable) -> None:
         """``ManagedElsewhere`` for a table of another lake. One that is nobody's stays so."""
-        (data,) = self._places.at(content.location).read([OWNER])
+        (data,) = self._places.open_place(content.location).read([OWNER])
         owner = self._lake if data is None else self._remember_owner(content.location, data)
         if owner != self._lake:
             raise _managed_elsewhere_error(content.location, owner)
 
-    def claim(self, content: LanceTable) -> bool:
+    def claim_table(self, content: LanceTable) -> bool:
         """Whether a table is the lake's own. One that is nobody's becomes so."""
         return self._take_ownership(content)[1] == self._lake
 
-    def owns(self, content: LanceTable) -> bool:
+    def owns_table(self, content: LanceTable) -> bool:
         """Whether a table is the lake's own, for who does what follows from a write that was checked.
 
         One that is nobody's stays so: the lake may have let go of it meanwhile.
         """
-        known_owner = self._known_owner(content.location)
+        known_owner = self._get_known_owner(content.location)
         if known_owner is None:
-            (data,) = self._places.at(content.location).read([OWNER])
+            (data,) = self._places.open_place(content.location).read([OWNER])
             known_owner = "" if data is None else self._remember_owner(content.location, data)
         return known_owner == self._lake
 
-    def release(self, content: LanceTable) -> None:
+    def release_table(self, content: LanceTable) -> None:
         """Let a table be nobody's, if it is the lake's own: who has forgotten it lets others have it."""
-        place = self._places.at(content.location)
+        place = self._places.open_place(content.location)
         try:
             (data,) = place.read([OWNER])
             if data is not None and _parse_owner_file(content.location, data) == self._lake:
@@ -97,7 +97,7 @@ class Ownership:
         """Write the owner file of a table unless there is one. Returns whether it is new, and the owner's
         lake."""
         location, is_new = content.location, False
-        place = self._places.at(location)
+        place = self._places.open_place(location)
         (data,) = place.read([OWNER])
         if data is None:
             ours = msgspec.json.encode(LanceOwner(self._lake, str(content.id)))
@@ -108,7 +108,7 @@ class Ownership:
             raise Unavailable(f"the owner of the table at {location} cannot be determined; try again")
         return is_new, self._remember_owner(location, data)
 
-    def _known_owner(self, location: str, age_max_s: float = inf) -> str | None:
+    def _get_known_owner(self, location: str, age_max_s: float = inf) -> str | None:
         with self._lock:
             owner, since_s = self._known.get(location, (None, 0.0))
         return owner if elapsed_s() - since_s <= age_max_s else None
@@ -142,7 +142,7 @@ def _parse_owner_file(location: str, data: bytes) -> str:
 def read_owner(location: str, data: bytes) -> LanceOwner:
     """What the file of a table at a location says. ``Damaged`` if it does not say whose the table is."""
     try:
-        return json_decoder(LanceOwner).decode(data)
+        return get_json_decoder(LanceOwner).decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(
             f"{location}/{OWNER} cannot be read, so the owner of the table is unknown: {problem}\n  The file "

@@ -80,13 +80,16 @@ class LancePlugin(PublishingPlugin["LanceServices"]):
         from penstock.formats.lance.lake.readability import LanceReadability
 
         readability = LanceReadability(self.lake.kernel, self.lake.places, with_files=True)
-        return (Damage(unreadable.where, str(unreadable)) for unreadable in readability.unreadable())
+        return (
+            Damage(unreadable.reference_text, str(unreadable))
+            for unreadable in readability.find_unreadable_tables()
+        )
 
     @classmethod
     def describe_version(cls, content: LanceTable) -> str:
-        from penstock.formats.lance.state import state_of
+        from penstock.formats.lance.state import decode_state
 
-        newest = state_of(content).newest
+        newest = decode_state(content).newest
         return f"v{newest}" if newest else ""
 
     @classmethod
@@ -103,7 +106,7 @@ class LancePlugin(PublishingPlugin["LanceServices"]):
         return LanceTableRows(table)
 
     def proposed_rows(self, proposal: BranchProposal, key: Key, content: LanceTable) -> Rows:
-        return self._open_rows(proposal, key, content).begin
+        return self._open_rows(proposal, key, content).begin_reading
 
     def row_source(self, proposal: BranchProposal, key: Key, content: LanceTable) -> RowSource:
         rows = self._open_rows(proposal, key, content)
@@ -133,9 +136,9 @@ class LancePlugin(PublishingPlugin["LanceServices"]):
         return LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress)
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
-        from penstock.formats.lance.lake.needed_files import needed_folders
+        from penstock.formats.lance.lake.needed_files import list_needed_folders
 
-        return needed_folders(self.lake.kernel, self.lake.places, problems, progress)
+        return list_needed_folders(self.lake.kernel, self.lake.places, problems, progress)
 
     def missing_files(self) -> MissingLanceFiles:
         from penstock.formats.lance.lake.missing_files import MissingLanceFiles

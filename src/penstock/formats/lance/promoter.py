@@ -23,9 +23,9 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
 from penstock.formats.lance.ownership import Ownership
-from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork, job_id, merge_tasks
+from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork, make_job_id, merge_tasks
 from penstock.formats.lance.refs import RefFiles
-from penstock.formats.lance.state import LanceVersionReader, state_of
+from penstock.formats.lance.state import LanceVersionReader, decode_state
 from penstock.formats.publisher import (
     BackgroundPublisher,
     Guard,
@@ -67,7 +67,7 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     ``current`` tells a table as its branch has it now; nothing if it is not there any more. ``has_table``
     says whether a branch has the table of a task now, under any key. ``leases`` keep processes apart on
     storage that does not do it itself; without, such storage is for one process only. Without
-    ``background``, tables are only promoted by ``promote``, in the caller's thread.
+    ``background``, tables are only promoted by ``promote_table``, in the caller's thread.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         self.after_look: Callable[[Key, LanceTable], None] | None = None
         """Told of every table of the default branch whose folder was worked on."""
 
-    def table_committed(self, key: Key, content: LanceTable, *, is_default: bool, branch: str = "") -> None:
+    def note_commit(self, key: Key, content: LanceTable, *, is_default: bool, branch: str = "") -> None:
         """A commit with this table has landed: promote it soon. Quick, and never raises.
 
         What is in a transaction is for nobody else to see, and is not promoted.
@@ -97,57 +97,57 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         if branch.startswith(PREFIX):
             return
         try:
-            task = PromoteTask(key, content, state_of(content), branch)
+            task = PromoteTask(key, content, decode_state(content), branch)
         except PenstockError as problem:
             logger.error("'%s' is not promoted: %s", key, problem)
             return
         if not task.state.is_private and is_default == (not task.state.owner):
-            self.add(task)  # otherwise the branch has only what is another one's
+            self.add_task(task)  # otherwise the branch has only what is another one's
 
-    def promote(self, content: LanceTable, until_s: float, key: Key | None = None) -> bool:
+    def promote_table(self, content: LanceTable, until_s: float, key: Key | None = None) -> bool:
         """Promote a table now, in this thread; whether everybody sees all of its versions then.
 
         A thread that is at it already is waited for, until a time by ``time.monotonic``. The table has to be
         as a branch has it, never as a transaction does. What stands against it is told by ``status``, and it
         is tried again in the background. A private table has nothing to promote.
         """
-        state = state_of(content)
+        state = decode_state(content)
         if state.is_private:
             return True
         task = PromoteTask(key or _NO_KEY, content, state)
-        if not self._chains.waiting(task):
+        if not self._chains.list_unpromoted_versions(task):
             return True
         problem = self.publish_here(task, until_s - monotonic())
-        return problem is None and self._ownership.owns(content)
+        return problem is None and self._ownership.owns_table(content)
 
     def pin_before(self, content: LanceTable, versions: LanceVersionReader, waiting: WaitingVersion) -> None:
         """Pin the version before one that somebody is about to see, though it is not promoted.
 
         Raises as storage does. A copy of a lake has the same tables, and they are not its own.
         """
-        if not state_of(content).is_private and self._ownership.owns(content):
+        if not decode_state(content).is_private and self._ownership.owns_table(content):
             self._chains.pin_before(content, versions, waiting)
 
-    def apart(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
+    def find_private_path(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
         """Where a version is for who reads it though it cannot be promoted. See
-        ``ManifestChains.path_apart``."""
-        return self._chains.path_apart(content, waiting, transaction)
+        ``ManifestChains.make_private_path``."""
+        return self._chains.make_private_path(content, waiting, transaction)
 
-    def link_apart(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
-        """The same under one more name of its file. See ``ManifestChains.link_apart``."""
-        return self._chains.link_apart(content, waiting)
+    def link_privately(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
+        """The same under one more name of its file. See ``ManifestChains.link_privately``."""
+        return self._chains.link_privately(content, waiting)
 
     def is_promoted(self, content: LanceTable, waiting: WaitingVersion) -> bool:
         """Whether a version is known to be where everybody looks, and none after it is."""
         return self._chains.is_promoted(content, waiting)
 
-    def compare(self, location: str, content: LanceTable | None) -> SyncState:
-        """What a table's folder has that the lake has not. See ``ManifestChains.compare``."""
-        return self._chains.compare(location, content)
+    def compare_with_folder(self, location: str, content: LanceTable | None) -> SyncState:
+        """What a table's folder has that the lake has not. See ``ManifestChains.compare_with_folder``."""
+        return self._chains.compare_with_folder(location, content)
 
     def is_foreign(self, table_id: UUID) -> bool:
         """Whether a manifest was found in a table's folder that is not the lake's, and nothing came since."""
-        return isinstance(self.problem_of(job_id(table_id)), ForeignCommit)
+        return isinstance(self.find_problem(make_job_id(table_id)), ForeignCommit)
 
     def wait(self, ids: Iterable[UUID], timeout_s: float) -> bool:
         """Until all that was told of some tables is promoted, for at most so long; whether it is.
@@ -165,21 +165,25 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
 
         Raises ``Unavailable`` or ``Denied`` as storage does.
         """
-        state = state_of(content)
+        state = decode_state(content)
         if state.is_private:
             return ()
         task = PromoteTask(_NO_KEY, content, state)
         return tuple(
             waiting
-            for branch in self._chains.branches(task)
-            for waiting in self._chains.look(task, branch).missing
+            for branch in self._chains.list_branches(task)
+            for waiting in self._chains.read_chain_state(task, branch).missing
         )
 
-    def status(self, content: LanceTable) -> UnpromotedChain | None:
+    def find_unpromoted_status(self, content: LanceTable) -> UnpromotedChain | None:
         """What is known here of versions that are not promoted; ``None`` if none are."""
-        identities = content.id, state_of(content).chain
+        identities = content.id, decode_state(content).chain
         return next(
-            (unpromoted for unpromoted in self.backlog() if (unpromoted.id, unpromoted.chain) == identities),
+            (
+                unpromoted
+                for unpromoted in self.list_unpublished()
+                if (unpromoted.id, unpromoted.chain) == identities
+            ),
             None,
         )
 
@@ -193,19 +197,19 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     def publish_task(self, task: PromoteTask) -> None:
         match task.work:
             case PromoteWork.VERSIONS:
-                self._promote(task)
+                self._promote_task(task)
                 if self.after_look is not None and task.branch and not task.state.owner:
                     self.after_look(task.key, task.content)
-            case PromoteWork.REFS if self._refs is not None and self._ownership.owns(task.content):
-                self._refs.have(task)
+            case PromoteWork.REFS if self._refs is not None and self._ownership.owns_table(task.content):
+                self._refs.update_files(task)
             case PromoteWork.STAGED:
-                self._remove(task)
+                self._remove_staged(task)
 
     def describe_task(self, task: PromoteTask, problem: PenstockError | None) -> UnpromotedChain | None:
         if task.work is not PromoteWork.VERSIONS:
             return None
         try:
-            waiting = self._chains.waiting(task)
+            waiting = self._chains.list_unpromoted_versions(task)
         except PenstockError:  # the store is away, and that something waits is all that is known
             waiting = []
         return UnpromotedChain(
@@ -225,27 +229,27 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
 
     # -- one table -----------------------------------------------------------------------------------------
 
-    def _promote(self, task: PromoteTask) -> None:
-        if not self._ownership.owns(task.content):
+    def _promote_task(self, task: PromoteTask) -> None:
+        if not self._ownership.owns_table(task.content):
             return  # a copy of a lake has the same tables, and they are not its own
-        if self._is_left(task):
+        if self._is_file_left(task):
             return
         promoted: list[WaitingVersion] = []
-        place = self._places.at(task.location)
+        place = self._places.open_place(task.location)
         busy = f"another process is promoting the table at {task.location}; try again"
         try:
-            with self.guard(place, f"lance/{task.table}", busy) as guard:
+            with self.guard_place(place, f"lance/{task.table}", busy) as guard:
                 self._put_all(task, guard, promoted)
         finally:
             staged = tuple(
                 waiting.version.staged for waiting in promoted if _is_apart(waiting.version.staged)
             )
             if staged:
-                self.add(task._replace(work=PromoteWork.STAGED, staged=staged))
+                self.add_task(task._replace(work=PromoteWork.STAGED, staged=staged))
         if self._refs is not None and task.branch and self._refs.needs_update(task):
-            self.add(task._replace(work=PromoteWork.REFS))
+            self.add_task(task._replace(work=PromoteWork.REFS))
 
-    def _is_left(self, task: PromoteTask) -> bool:
+    def _is_file_left(self, task: PromoteTask) -> bool:
         """Whether a branch other than the default one was set back behind what was task of it, or is gone.
 
         Whoever goes on from there looks whether its folder is free, and must not find it taken later.
@@ -256,21 +260,21 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         now = self._current(task)
         if now is None:
             return True
-        version = LanceVersionReader(self._objects, state_of(now)).get(MAIN, newest.number)
-        return version is None or version.id(newest.number) != newest.version.id(newest.number)
+        version = LanceVersionReader(self._objects, decode_state(now)).get_version(MAIN, newest.number)
+        return version is None or version.make_id(newest.number) != newest.version.make_id(newest.number)
 
     def _put_all(self, task: PromoteTask, guard: Guard | None, promoted: list[WaitingVersion]) -> None:
         """Put what is missing of each of Lance's own branches. What stands against one keeps no other from
         going on; the first such problem is raised in the end."""
         failed: PenstockError | None = None
-        for branch in self._chains.branches(task):
+        for branch in self._chains.list_branches(task):
             try:
-                look = self._chains.look(task, branch)
+                look = self._chains.read_chain_state(task, branch)
                 promoted.extend(look.there)
                 for waiting in look.missing:
                     if guard is not None:
                         guard()
-                    if self._chains.put(task, waiting):
+                    if self._chains.put_manifest(task, waiting):
                         self._meter.count(metrics.PROMOTED)
                     promoted.append(waiting)
             except PenstockError as problem:
@@ -278,10 +282,10 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         if failed is not None:
             raise failed
 
-    def _remove(self, task: PromoteTask) -> None:
+    def _remove_staged(self, task: PromoteTask) -> None:
         """Remove what writers staged of versions that are at their place now. What is left is swept."""
         try:
-            self._places.at(task.content.location).delete(task.staged)
+            self._places.open_place(task.content.location).delete(task.staged)
         except (PenstockError, RuntimeError) as problem:  # a process that ends starts no threads any more
             logger.info("the staged files of '%s' are left for the sweep: %s", task.key, problem)
 

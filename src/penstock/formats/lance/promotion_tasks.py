@@ -48,14 +48,14 @@ class PromoteTask(NamedTuple):
 
     @property
     def id(self) -> JobId:
-        return job_id(self.table, self.state.chain, self.work)
+        return make_job_id(self.table, self.state.chain, self.work)
 
     @property
     def location(self) -> str:
         return self.content.location
 
 
-def job_id(table: UUID, chain: str = "", work: PromoteWork = PromoteWork.VERSIONS) -> JobId:
+def make_job_id(table: UUID, chain: str = "", work: PromoteWork = PromoteWork.VERSIONS) -> JobId:
     """The job of a chain of a table, and of what is done for it. No chain is the default branch's."""
     return JobId(table, (chain, work), work is not PromoteWork.VERSIONS)
 

@@ -36,16 +36,16 @@ class ProtobufMessage(tuple[FieldNumber, ...]):
     __slots__ = ()
 
     @staticmethod
-    def read(data: bytes) -> ProtobufMessage:
+    def decode(data: bytes) -> ProtobufMessage:
         """``MalformedMessage`` if the bytes are none."""
         return ProtobufMessage(_decode_fields(data))
 
     @staticmethod
-    def of(*fields: tuple[int, Value | str]) -> ProtobufMessage:
+    def from_fields(*fields: tuple[int, Value | str]) -> ProtobufMessage:
         """A message of these numbers and values."""
         return ProtobufMessage(_encode_field(number, value) for number, value in fields)
 
-    def pack(self) -> bytes:
+    def encode(self) -> bytes:
         packed = bytearray()
         for number, kind, value in self:
             packed += _encode_varint(number << 3 | kind)
@@ -57,29 +57,29 @@ class ProtobufMessage(tuple[FieldNumber, ...]):
             packed += value
         return bytes(packed)
 
-    def number(self, number: int) -> int | None:
+    def get_number(self, number: int) -> int | None:
         """The integer of a field, the last one if it is there several times; ``None`` if it is not."""
         values = [value for which, kind, value in self if which == number and kind == VARINT]
         return values[-1] if values and isinstance(values[-1], int) else None
 
-    def text(self, number: int) -> str | None:
+    def get_text(self, number: int) -> str | None:
         """The text of a field. ``MalformedMessage`` if it is not UTF-8."""
-        values = self.all(number)
+        values = self.get_values(number)
         try:
             return values[-1].decode() if values else None
         except UnicodeDecodeError:
             raise MalformedMessage(f"field {number} is not UTF-8") from None
 
-    def all(self, number: int) -> list[bytes]:
+    def get_values(self, number: int) -> list[bytes]:
         """The bytes of a field, as often as it is there."""
         return [value for which, _, value in self if which == number and isinstance(value, bytes)]
 
-    def message(self, number: int) -> ProtobufMessage | None:
+    def get_message(self, number: int) -> ProtobufMessage | None:
         """The message in a field. ``MalformedMessage`` if there is something else."""
-        values = self.all(number)
-        return ProtobufMessage.read(values[-1]) if values else None
+        values = self.get_values(number)
+        return ProtobufMessage.decode(values[-1]) if values else None
 
-    def with_field(self, number: int, *values: Value | str) -> ProtobufMessage:
+    def replace_field(self, number: int, *values: Value | str) -> ProtobufMessage:
         """The message with these values of a field instead of those that it has, where the first one was."""
         place = next((at for at, field in enumerate(self) if field.number == number), len(self))
         fields = (_encode_field(number, value) for value in values)
@@ -136,12 +136,12 @@ def _encode_varint(value: int) -> bytes:
     return bytes(packed)
 
 
-def packed_numbers(values: Iterable[int]) -> bytes:
+def pack_numbers(values: Iterable[int]) -> bytes:
     """Integers in one field, as a list of them is written."""
     return b"".join(_encode_varint(value) for value in values)
 
 
-def unpacked_numbers(data: bytes) -> Iterator[int]:
+def unpack_numbers(data: bytes) -> Iterator[int]:
     """The integers of a list in one field. ``MalformedMessage`` if it is none."""
     at = 0
     while at < len(data):

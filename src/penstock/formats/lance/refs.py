@@ -23,10 +23,10 @@ from penstock.errors import OutcomeUnknown
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import REFS_OF_BRANCHES, REFS_OF_TAGS, STAGING
 from penstock.formats.lance.promotion_tasks import PromoteTask
-from penstock.formats.lance.state import LanceVersionReader, OwnBranch, OwnTag, state_of
+from penstock.formats.lance.state import LanceVersionReader, OwnBranch, OwnTag, decode_state
 from penstock.kernel.objects import Objects
-from penstock.model.clock import Clock, now_us, utc
-from penstock.model.encoding import digest
+from penstock.model.clock import Clock, now_us, to_utc_datetime
+from penstock.model.encoding import hash_parts
 from penstock.storage.places import Place, Places
 
 MARK: Final = "penstock"
@@ -65,45 +65,45 @@ class RefFiles:
     def needs_update(self, task: PromoteTask) -> bool:
         """Whether there may be something to do. Of a chain that was never looked at that is always so."""
         with self._lock:
-            written_refs = self._done.get(_chain_of(task))
-        return written_refs is None or written_refs != self._refs_of(task.content)
+            written_refs = self._done.get(_get_chain(task))
+        return written_refs is None or written_refs != self._read_refs(task.content)
 
-    def have(self, task: PromoteTask) -> None:
+    def update_files(self, task: PromoteTask) -> None:
         """Make the files of a chain say what its branch says now. Raises as storage does."""
         with self._turn:
             for _ in range(ROUNDS_MAX):
                 content = self._current(task)
-                if content is None or state_of(content).chain != task.state.chain:
+                if content is None or decode_state(content).chain != task.state.chain:
                     return
-                refs = self._refs_of(content)
+                refs = self._read_refs(content)
                 is_whole = self._update_files(task, content, refs)
                 after = self._current(task)
-                if after is not None and self._refs_of(after) == refs:
+                if after is not None and self._read_refs(after) == refs:
                     if is_whole:
                         self._remember_written(task, refs)
                     return
 
-    def _refs_of(self, content: LanceTable) -> Refs:
-        versions = LanceVersionReader(self._objects, state_of(content))
-        return versions.branches(), versions.tags()
+    def _read_refs(self, content: LanceTable) -> Refs:
+        versions = LanceVersionReader(self._objects, decode_state(content))
+        return versions.list_branches(), versions.list_tags()
 
     def _remember_written(self, task: PromoteTask, refs: Refs) -> None:
         with self._lock:
-            self._done[_chain_of(task)] = refs
-            self._done.move_to_end(_chain_of(task))
+            self._done[_get_chain(task)] = refs
+            self._done.move_to_end(_get_chain(task))
             if len(self._done) > KNOWN_MAX:
                 self._done.popitem(last=False)
 
     def _update_files(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
-            had = self._done.get(_chain_of(task), ({}, {}))
-        versions = LanceVersionReader(self._objects, state_of(content))
-        place = self._places.at(content.location)
+            had = self._done.get(_get_chain(task), ({}, {}))
+        versions = LanceVersionReader(self._objects, decode_state(content))
+        place = self._places.open_place(content.location)
         following = _RefFilesUpdate(place, self._lake, content, task.state.chain, versions, refs)
-        following.remove(had)
-        following.have_tags()
-        return following.have_branches(self._clock())
+        following.remove_files(had)
+        following.write_tags()
+        return following.write_branches(self._clock())
 
 
 class _RefFilesUpdate:
@@ -122,7 +122,7 @@ class _RefFilesUpdate:
         self._chain, (self._branches, self._tags) = chain, refs
         self._of_branches, self._of_tags = f"{chain}{REFS_OF_BRANCHES}", f"{chain}{REFS_OF_TAGS}"
 
-    def remove(self, had: Refs) -> None:
+    def remove_files(self, had: Refs) -> None:
         """What the table has no more, as far as it was the lake's."""
         for folder, now, before in (
             (self._of_branches, self._branches, had[0]),
@@ -134,30 +134,34 @@ class _RefFilesUpdate:
                 for name in existing
                 if name not in now and (name in before or self._is_ours(existing[name]))
             ]
-            self._place.delete([_ref_file_name(folder, name) for name in gone])
+            self._place.delete([_make_ref_file_name(folder, name) for name in gone])
 
-    def have_branches(self, now_us: int) -> bool:
+    def write_branches(self, now_us: int) -> bool:
         """Those that others come from first. Whether none is left for later: to a client that makes it, or
         until its versions are there."""
         is_whole = True
         for name, branch in sorted(
             self._branches.items(), key=lambda named_branch: named_branch[1].created_us
         ):
-            first, newest = self._versions.get(name, branch.version), self._versions.newest(name)
+            first, newest = self._versions.get_version(name, branch.version), self._versions.find_newest(name)
             is_clients = first is not None and STAGING not in first.staged
             if is_clients and now_us < branch.created_us + CLIENT_US:
                 is_whole = False
-            elif newest is not None and self._place.size(newest[1].place(name, newest[0])) is not None:
-                self._put_file(_ref_file_name(self._of_branches, name), self._branch_file_body(name, branch))
+            elif (
+                newest is not None and self._place.size(newest[1].promoted_path(name, newest[0])) is not None
+            ):
+                self._put_file(
+                    _make_ref_file_name(self._of_branches, name), self._make_branch_file(name, branch)
+                )
             else:
                 # They are about to be promoted, and the branch is looked at again then. Or somebody has
                 # removed it with plain Lance, which removes its versions too: then it does not come back.
                 is_whole = False
         return is_whole
 
-    def have_tags(self) -> None:
+    def write_tags(self) -> None:
         for name, tag in self._tags.items():
-            self._put_file(_ref_file_name(self._of_tags, name), self._tag_file_body(tag))
+            self._put_file(_make_ref_file_name(self._of_tags, name), self._make_tag_file(tag))
 
     def _put_file(self, name: str, fields: Mapping[str, Any]) -> None:
         """Have a file say something, unless it is another's that says something else."""
@@ -172,7 +176,7 @@ class _RefFilesUpdate:
         json = _parse_json(existing)
         if json == new_fields:
             return
-        if existing is None or self._is_ours(json) or _means_same(json, fields):
+        if existing is None or self._is_ours(json) or _has_same_meaning(json, fields):
             self._place.put(name, data)
         else:
             logger.warning(
@@ -187,21 +191,21 @@ class _RefFilesUpdate:
 
     # -- what files say ------------------------------------------------------------------------------------
 
-    def _branch_file_body(self, name: str, branch: OwnBranch) -> dict[str, Any]:
-        fork = self._versions.get(branch.parent, branch.version)
+    def _make_branch_file(self, name: str, branch: OwnBranch) -> dict[str, Any]:
+        fork = self._versions.get_version(branch.parent, branch.version)
         return {
             "parentBranch": branch.parent or None,
-            "identifier": {"version_mapping": self._branch_lineage(name, branch)},
+            "identifier": {"version_mapping": self._list_branch_lineage(name, branch)},
             "parentVersion": branch.version,
             "createAt": branch.created_us // 1_000_000,
             "manifestSize": 0 if fork is None else fork.size,
             "metadata": branch.metadata,
         }
 
-    def _branch_lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
+    def _list_branch_lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
         """By what Lance tells a branch from an earlier one of its name: where it and those it comes from
         forked, and what each was known by. A file that is there has the word."""
-        (data,) = self._place.read([_ref_file_name(self._of_branches, name)])
+        (data,) = self._place.read([_make_ref_file_name(self._of_branches, name)])
         json = _parse_json(data)
         is_it = not self._is_ours(json) or json.get("createAt") == branch.created_us // 1_000_000
         if (
@@ -211,13 +215,13 @@ class _RefFilesUpdate:
         ):
             return list(identifier["version_mapping"])
         parent = self._branches.get(branch.parent)
-        above = [] if parent is None else self._branch_lineage(branch.parent, parent)
+        above = [] if parent is None else self._list_branch_lineage(branch.parent, parent)
         assert self._content.id is not None
         known_by = self._content.id.bytes + f"{branch.created_us} {self._chain}{name}".encode()
-        return [*above, [branch.version, digest("lance own branch", known_by).hex()[:32]]]
+        return [*above, [branch.version, hash_parts("lance own branch", known_by).hex()[:32]]]
 
-    def _tag_file_body(self, tag: OwnTag) -> dict[str, Any]:
-        tagged = self._versions.get(tag.branch, tag.version)
+    def _make_tag_file(self, tag: OwnTag) -> dict[str, Any]:
+        tagged = self._versions.get_version(tag.branch, tag.version)
         return {
             "branch": tag.branch or None,
             "version": tag.version,
@@ -228,11 +232,11 @@ class _RefFilesUpdate:
         }
 
 
-def _chain_of(task: PromoteTask) -> tuple[str, str]:
+def _get_chain(task: PromoteTask) -> tuple[str, str]:
     return task.content.location, task.state.chain
 
 
-def _ref_file_name(folder: str, name: str) -> str:
+def _make_ref_file_name(folder: str, name: str) -> str:
     """Lance writes a slash in a branch's name so that it is none in a file's."""
     return f"{folder}{quote(name, safe='')}{SUFFIX}"
 
@@ -253,7 +257,7 @@ def _parse_json(data: bytes | None) -> Mapping[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _means_same(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) -> bool:
+def _has_same_meaning(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) -> bool:
     """Whether somebody else's file leads to the same version."""
     if "parentVersion" in new_fields:
         names = ("parentBranch", "parentVersion")
@@ -263,4 +267,4 @@ def _means_same(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) ->
 
 
 def _format_time(time_us: int) -> str:
-    return utc(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return to_utc_datetime(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -21,7 +21,7 @@ from penstock.formats.lance.names import (
     REFS_OF_TAGS,
     VERSION_MAX,
     VERSIONS,
-    folder_of,
+    make_branch_folder,
 )
 from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.formats.lance.state import (
@@ -29,13 +29,13 @@ from penstock.formats.lance.state import (
     LanceTableVersion,
     OwnBranch,
     OwnTag,
-    branch_key,
-    tag_key,
-    version_key,
+    encode_branch_key,
+    encode_tag_key,
+    encode_version_key,
 )
 from penstock.formats.lance.table_changes import FoundVersion
 from penstock.formats.lance.version_pins import is_pin
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.keys import Key
 from penstock.storage.places import Place
 
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"(\d{1,20})\.manifest")
 _V2_DIGITS: Final = 20
 
 
-def look_at(place: Place, key: Key) -> FoundVersion:
+def read_registered_version(place: Place, key: Key) -> FoundVersion:
     """What is at a place. ``TableNotFound`` if no Lance table is, ``InvalidTable`` if it cannot be read."""
     entries = _read_versions(place, MAIN)
     if not entries and place.look(RESERVED) is None:
@@ -58,7 +58,7 @@ def look_at(place: Place, key: Key) -> FoundVersion:
         if not versions:
             continue  # a branch that was begun, and has no version, is none
         entries |= versions
-        entries[branch_key(name)] = OwnBranch(
+        entries[encode_branch_key(name)] = OwnBranch(
             parent=_parse_branch_name(fields, "parentBranch"),
             version=_parse_version_number(place, name, fields, "parentVersion"),
             created_us=int(fields.get("createAt") or 0) * 1_000_000,
@@ -71,8 +71,8 @@ def look_at(place: Place, key: Key) -> FoundVersion:
             _parse_branch_name(fields, "branch"),
             _parse_version_number(place, name, fields, "version"),
         )
-        if version_key(branch, version) in entries:
-            entries[tag_key(name)] = OwnTag(
+        if encode_version_key(branch, version) in entries:
+            entries[encode_tag_key(name)] = OwnTag(
                 branch=branch,
                 version=version,
                 created_us=_time_us(fields.get("createdAt")),
@@ -84,15 +84,15 @@ def look_at(place: Place, key: Key) -> FoundVersion:
 
 def _read_versions(place: Place, branch: str) -> dict[bytes, Entry]:
     """The versions of one of Lance's branches; the newest one is checked."""
-    versions = versions_at(place, branch)
+    versions = list_versions_at(place, branch)
     if versions:
-        _check(place, branch, max(versions), versions[max(versions)][0])
-    return {version_key(branch, number): version for number, (_, version) in versions.items()}
+        _check_manifest(place, branch, max(versions), versions[max(versions)][0])
+    return {encode_version_key(branch, number): version for number, (_, version) in versions.items()}
 
 
-def versions_at(place: Place, branch: str) -> dict[int, tuple[str, LanceTableVersion]]:
+def list_versions_at(place: Place, branch: str) -> dict[int, tuple[str, LanceTableVersion]]:
     """The manifests in the folder of one of Lance's branches, by version: the name, and what that tells."""
-    folder = folder_of("", branch) + VERSIONS
+    folder = make_branch_folder("", branch) + VERSIONS
     versions: dict[int, tuple[str, LanceTableVersion]] = {}
     for entry in place.list(folder):
         match = _NAME.fullmatch(entry.key.removeprefix(folder))
@@ -106,10 +106,10 @@ def versions_at(place: Place, branch: str) -> dict[int, tuple[str, LanceTableVer
     return versions
 
 
-def _check(place: Place, branch: str, number: int, name: str) -> None:
+def _check_manifest(place: Place, branch: str, number: int, name: str) -> None:
     (data,) = place.read([name])
     try:
-        manifest = Manifest.read(data or b"")
+        manifest = Manifest.decode(data or b"")
         says = manifest.version, manifest.branch or MAIN
     except MalformedMessage as problem:
         raise InvalidTable(f"{place.url}/{name} is not a manifest: {problem}", location=place.url) from None
@@ -132,7 +132,7 @@ def _read_ref_files(place: Place, folder: str) -> list[tuple[str, dict[str, Any]
     ref_files: list[tuple[str, dict[str, Any]]] = []
     for name, data in zip(names, place.read(names), strict=True):
         try:
-            fields = json_decoder(dict[str, Any]).decode(data or b"")
+            fields = get_json_decoder(dict[str, Any]).decode(data or b"")
         except msgspec.MsgspecError as problem:
             raise InvalidTable(f"{place.url}/{name} cannot be read: {problem}", location=place.url) from None
         ref_files.append((unquote(name.removeprefix(folder).removesuffix(".json")), fields))

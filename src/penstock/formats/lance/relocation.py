@@ -14,7 +14,7 @@ from uuid import UUID
 
 from penstock.formats.lance.manifests import FileBase, Manifest, ManifestFlag
 from penstock.formats.lance.protobuf import ProtobufMessage
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 
 FRAGMENT_ID: Final = 1
 FILES: Final = 2
@@ -59,24 +59,24 @@ def move_to_folder(manifest: Manifest, folder: str, other: str) -> Manifest:
         return manifest
     check_movable(manifest)
     bases, moved = move_bases(manifest.bases, folder, other)
-    return manifest.with_parts(
+    return manifest.replace_parts(
         fragments=[move_fragment(fragment, moved) for fragment in manifest.fragments],
         bases=bases,
         indexes=[move_index(index, moved) for index in manifest.indexes],
     )
 
 
-def index_id(index: ProtobufMessage) -> UUID:
+def make_index_id(index: ProtobufMessage) -> UUID:
     """What an index, and the folder that its files are in, is named by. ``UnknownPlacement`` if it has no
     name."""
-    uuid = index.message(INDEX_UUID)
-    raw = uuid.all(1) if uuid is not None else []
+    uuid = index.get_message(INDEX_UUID)
+    raw = uuid.get_values(1) if uuid is not None else []
     if not raw or len(raw[-1]) != 16:
         raise UnknownPlacement("has an index without a UUID")
     return UUID(bytes=raw[-1])
 
 
-def copy_id(index: UUID) -> UUID:
+def make_copy_id(index: UUID) -> UUID:
     """A name for a copy of an index, which no other copy has: what another attempt has left may be about to
     be removed. It tells of what it is a copy."""
     return UUID(bytes=_short_index_digest(index) + secrets.token_bytes(8))
@@ -88,18 +88,18 @@ def is_copy(identity: UUID, index: UUID) -> bool:
 
 
 def _short_index_digest(index: UUID) -> bytes:
-    return digest("lance index", index.bytes)[:8]
+    return hash_parts("lance index", index.bytes)[:8]
 
 
-def without_idle(manifest: Manifest, below: str) -> Manifest:
+def remove_idle_bases(manifest: Manifest, below: str) -> Manifest:
     """A manifest without those bases below a folder at which it has no files: or every branch that was ever
     merged would leave one for good."""
-    used: set[int | None] = {index.number(BASE_OF_INDEX) for index in manifest.indexes}
+    used: set[int | None] = {index.get_number(BASE_OF_INDEX) for index in manifest.indexes}
     for fragment in manifest.fragments:
-        files = (*fragment.all(FILES), *fragment.all(DELETION_FILE))
-        used |= {ProtobufMessage.read(file).number(BASE_OF_FILE) for file in files}
+        files = (*fragment.get_values(FILES), *fragment.get_values(DELETION_FILE))
+        used |= {ProtobufMessage.decode(file).get_number(BASE_OF_FILE) for file in files}
     kept_bases = [base for base in manifest.bases if base.id in used or not base.path.startswith(below)]
-    return manifest if len(kept_bases) == len(manifest.bases) else manifest.with_parts(bases=kept_bases)
+    return manifest if len(kept_bases) == len(manifest.bases) else manifest.replace_parts(bases=kept_bases)
 
 
 def move_bases(
@@ -134,20 +134,25 @@ def move_bases(
 
 def move_fragment(fragment: ProtobufMessage, moved: Moved) -> ProtobufMessage:
     """A fragment whose files name other bases."""
-    files = [_move(ProtobufMessage.read(data), BASE_OF_FILE, moved).pack() for data in fragment.all(FILES)]
-    fragment = fragment.with_field(FILES, *files)
-    if (deletion := fragment.message(DELETION_FILE)) is not None:
-        fragment = fragment.with_field(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
+    files = [
+        _move_base_of(ProtobufMessage.decode(data), BASE_OF_FILE, moved).encode()
+        for data in fragment.get_values(FILES)
+    ]
+    fragment = fragment.replace_field(FILES, *files)
+    if (deletion := fragment.get_message(DELETION_FILE)) is not None:
+        fragment = fragment.replace_field(
+            DELETION_FILE, _move_base_of(deletion, BASE_OF_FILE, moved).encode()
+        )
     return fragment
 
 
 def move_index(index: ProtobufMessage, moved: Moved) -> ProtobufMessage:
-    return _move(index, BASE_OF_INDEX, moved)
+    return _move_base_of(index, BASE_OF_INDEX, moved)
 
 
-def _move(named: ProtobufMessage, field: int, moved: Moved) -> ProtobufMessage:
-    base = named.number(field)
+def _move_base_of(named: ProtobufMessage, field: int, moved: Moved) -> ProtobufMessage:
+    base = named.get_number(field)
     if base not in moved:
         raise UnknownPlacement(f"refers to the base path {base}, which its manifest does not list")
     becomes = moved[base]
-    return named.with_field(field, *(() if becomes is None else (becomes,)))
+    return named.replace_field(field, *(() if becomes is None else (becomes,)))

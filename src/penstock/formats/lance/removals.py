@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from penstock.formats.lance.fragments import FolderVersion, fragments_of
-from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
+from penstock.formats.lance.fragments import FolderVersion, list_fragments
+from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, trace_arrived_rows
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory, has_returned
+from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory, has_version_returned
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.relocation import UnknownPlacement
-from penstock.formats.lance.row_sets import RowSet, all_rows, count_rows, other_rows, shared_rows
+from penstock.formats.lance.row_sets import (
+    RowSet,
+    count_rows,
+    intersect_row_sets,
+    subtract_row_sets,
+    unite_row_sets,
+)
 from penstock.formats.lance.state import LanceTableVersion, Step, VersionPointer
 
 PLAIN_REMOVALS: Final = frozenset((ManifestOperation.DELETE,))
@@ -60,7 +66,7 @@ class LaterChanges(Protocol):
     def is_one_line(self) -> bool:
         """Whether each version continues the one before it, so that no number was given to two rows."""
 
-    def removals(self, rows: RowSet) -> list[RowRemoval]:
+    def find_removals(self, rows: RowSet) -> list[RowRemoval]:
         """What removed rows that are not there now.
 
         Rows are left out that were not there at any time since the commit.
@@ -69,7 +75,7 @@ class LaterChanges(Protocol):
     def find_insert(self) -> NumberedVersion | None:
         """A version by which a merge insert has inserted rows, or may have, unless all of these are gone."""
 
-    def rewritten(self) -> RowSet | None:
+    def find_rewritten_rows(self) -> RowSet | None:
         """The rows whose columns were written anew where they are; ``None`` if that is not known."""
 
 
@@ -109,10 +115,10 @@ class LaterLanceVersions:
             version.version.copied and version.version.arrived is None for version in self._versions[1:]
         )
 
-    def removals(self, rows: RowSet) -> list[RowRemoval]:
-        return self._removals_since(0, rows)
+    def find_removals(self, rows: RowSet) -> list[RowRemoval]:
+        return self._find_removals_since(0, rows)
 
-    def _removals_since(self, first_version: int, rows: RowSet) -> list[RowRemoval]:
+    def _find_removals_since(self, first_version: int, rows: RowSet) -> list[RowRemoval]:
         """What removed rows that were there at a place of the versions, or came back later.
 
         What a merge brought may have been here before it, where merges crossed. So rows that it says to have
@@ -123,11 +129,13 @@ class LaterLanceVersions:
         for start in (*(place for place in reversed(self._starts) if place > first_version), first_version):
             if rows and (present := self._present_rows(rows, start)):
                 removals += self._find_removing_version(present, start, end)
-                rows = other_rows(rows, present)
-            if rows and start > first_version and (passed := self._removed_by_merge(rows, start)):
-                explained = [*self._explain(passed, start)]
+                rows = subtract_row_sets(rows, present)
+            if rows and start > first_version and (passed := self._find_rows_removed_by_merge(rows, start)):
+                explained = [*self._explain_removals(passed, start)]
                 removals += explained
-                rows = other_rows(rows, *(removal.rows for removal in explained if removal.is_replacing))
+                rows = subtract_row_sets(
+                    rows, *(removal.rows for removal in explained if removal.is_replacing)
+                )
             end = start
         if rows and self._is_undone:
             removals.append(RowRemoval(rows, None, is_replacing=False, is_by_revert=True))
@@ -136,19 +144,19 @@ class LaterLanceVersions:
     def _find_removing_version(self, rows: RowSet, start: int, end: int) -> Iterator[RowRemoval]:
         """Rows are there at one place of the versions, and not at a later one."""
         if end - start == 1:
-            yield from self._explain(rows, end)
+            yield from self._explain_removals(rows, end)
             return
         middle = (start + end) // 2
         present = self._present_rows(rows, middle)
         if present:
             yield from self._find_removing_version(present, middle, end)
-        if gone := other_rows(rows, present):
+        if gone := subtract_row_sets(rows, present):
             yield from self._find_removing_version(gone, start, middle)
 
     def _present_rows(self, rows: RowSet, index: int) -> RowSet:
-        return rows_in(self._side(self._versions[index]), rows, self._lineage)
+        return find_rows_in(self._side(self._versions[index]), rows, self._lineage)
 
-    def _removed_by_merge(self, rows: RowSet, index: int) -> RowSet:
+    def _find_rows_removed_by_merge(self, rows: RowSet, index: int) -> RowSet:
         """The rows, of those given, that the merge at a place in the history has removed, or may have.
 
         The merge brought several changes at once: a row may have come back by one and be gone by another.
@@ -156,12 +164,12 @@ class LaterLanceVersions:
         version = self._versions[index].version
         if version.arrived is None:
             return {}
-        changes = self._lineage.changes(arrived_trace(version.arrived))
+        changes = self._lineage.find_row_changes(trace_arrived_rows(version.arrived))
         if changes is not None:
-            return shared_rows(rows, changes.removed_rows())
-        return rows if has_returned(version) else {}
+            return intersect_row_sets(rows, changes.list_removed_rows())
+        return rows if has_version_returned(version) else {}
 
-    def _explain(self, rows: RowSet, index: int) -> Iterator[RowRemoval]:
+    def _explain_removals(self, rows: RowSet, index: int) -> Iterator[RowRemoval]:
         """How the version at a place has removed rows."""
         version = self._versions[index]
         arrived = version.version.arrived
@@ -169,11 +177,11 @@ class LaterLanceVersions:
             is_replacing = version.version.operation not in PLAIN_REMOVALS
             yield RowRemoval(rows, version, is_replacing, is_revert(version.version.staged))
             return
-        changes = self._lineage.changes(arrived_trace(arrived))
-        deleted = {} if changes is None else _deleted_rows(rows, changes)
+        changes = self._lineage.find_row_changes(trace_arrived_rows(arrived))
+        deleted = {} if changes is None else _find_deleted_rows(rows, changes)
         if deleted:
             yield RowRemoval(deleted, version, is_replacing=False)
-        if rest := other_rows(rows, deleted):
+        if rest := subtract_row_sets(rows, deleted):
             yield RowRemoval(rest, version, is_replacing=True)
 
     def find_insert(self) -> NumberedVersion | None:
@@ -188,10 +196,10 @@ class LaterLanceVersions:
                 looked += 1
                 if looked > TRACED_MAX:
                     return version
-                change = self._lineage.change(_step_between(before, version))
+                change = self._lineage.find_row_change(_make_step(before, version))
                 inserted = change.added if _has_more_rows(change) else {}
-            elif (changes := self._lineage.changes(arrived_trace(arrived))) is not None:
-                inserted = _inserted_rows(changes)
+            elif (changes := self._lineage.find_row_changes(trace_arrived_rows(arrived))) is not None:
+                inserted = _find_inserted_rows(changes)
             elif ManifestOperation.UPDATE in arrived.operations:
                 return version
             else:
@@ -202,24 +210,28 @@ class LaterLanceVersions:
 
     def _are_still_there(self, rows: RowSet, since: int) -> bool:
         """Whether any of some rows is still there, or was updated and is there as another one."""
-        return bool(self._present_rows(rows, -1)) or _is_replaced(rows, self._removals_since(since, rows))
+        return bool(self._present_rows(rows, -1)) or _is_replaced(
+            rows, self._find_removals_since(since, rows)
+        )
 
-    def rewritten(self) -> RowSet | None:
+    def find_rewritten_rows(self) -> RowSet | None:
         steps: list[Step] = []
         traced: list[RowSet] = []
         for before, version in zip(self._versions, self._versions[1:], strict=False):
             arrived = version.version.arrived
             if arrived is not None:
-                changes = self._lineage.changes(arrived_trace(arrived))
+                changes = self._lineage.find_row_changes(trace_arrived_rows(arrived))
                 if changes is None:
                     return None
                 traced += [change.rewritten for change in changes.updates.values()]
             elif version.version.operation in _IN_PLACE or is_revert(version.version.staged):
-                steps.append(_step_between(before, version))
+                steps.append(_make_step(before, version))
         if len(steps) > TRACED_MAX:
             return None
         try:
-            return all_rows((*traced, *(self._lineage.change(step).rewritten for step in steps)))
+            return unite_row_sets(
+                (*traced, *(self._lineage.find_row_change(step).rewritten for step in steps))
+            )
         except UnknownPlacement:
             return None
 
@@ -232,20 +244,20 @@ class MergedChanges:
     ) -> None:
         """``own`` is what the commit itself did: the history of the side has that, too."""
         self._lineage, self._now = lineage, now
-        self._changes = lineage.changes(lineage.trace(history))
-        self._own = lineage.changes(lineage.trace(own))
+        self._changes = lineage.find_row_changes(lineage.trace_rows(history))
+        self._own = lineage.find_row_changes(lineage.trace_rows(own))
         self._newest = history.versions[0] if history.versions else None
         self.has_replaced = not _REPLACING.isdisjoint(history.operations)
         self.has_reverts = any(map(_may_bring_back, history.versions))
         self.is_one_line = False
 
-    def removals(self, rows: RowSet) -> list[RowRemoval]:
+    def find_removals(self, rows: RowSet) -> list[RowRemoval]:
         if self._changes is None:
             return [RowRemoval(rows, None, is_replacing=True)]
-        others = self._changes if self._own is None else self._changes.without(self._own)
+        others = self._changes if self._own is None else self._changes.subtract_changes(self._own)
         removals: list[RowRemoval] = []
         for step, change in (*others.updates.items(), *others.deletes.items()):
-            if removed := shared_rows(rows, change.removed):
+            if removed := intersect_row_sets(rows, change.removed):
                 after, is_replacing = _find_version_at(step[1]), step in others.updates
                 removals.append(RowRemoval(removed, after, is_replacing, is_revert(step[1].staged)))
         return removals
@@ -253,33 +265,37 @@ class MergedChanges:
     def find_insert(self) -> NumberedVersion | None:
         if self._changes is None:
             return self._newest
-        others = self._changes if self._own is None else self._changes.without(self._own)
-        if not (inserted := _inserted_rows(others)):
+        others = self._changes if self._own is None else self._changes.subtract_changes(self._own)
+        if not (inserted := _find_inserted_rows(others)):
             return None
-        is_there = rows_in(self._now, inserted, self._lineage)
-        return self._newest if is_there or _is_replaced(inserted, self.removals(inserted)) else None
+        is_there = find_rows_in(self._now, inserted, self._lineage)
+        return self._newest if is_there or _is_replaced(inserted, self.find_removals(inserted)) else None
 
-    def rewritten(self) -> RowSet | None:
+    def find_rewritten_rows(self) -> RowSet | None:
         if self._changes is None:
             return None
-        others = self._changes if self._own is None else self._changes.without(self._own)
-        return all_rows(change.rewritten for change in others.updates.values())
+        others = self._changes if self._own is None else self._changes.subtract_changes(self._own)
+        return unite_row_sets(change.rewritten for change in others.updates.values())
 
 
-def rows_in(side: FolderVersion, rows: RowSet, lineage: Lineage) -> RowSet:
+def find_rows_in(side: FolderVersion, rows: RowSet, lineage: Lineage) -> RowSet:
     """Those of some rows that a version has."""
-    mine = (fragment for fragment in fragments_of(side) if not lineage.origins(fragment).isdisjoint(rows))
-    return shared_rows(rows, all_rows(map(lineage.rows, mine)))
+    mine = (
+        fragment
+        for fragment in list_fragments(side)
+        if not lineage.find_origin_files(fragment).isdisjoint(rows)
+    )
+    return intersect_row_sets(rows, unite_row_sets(map(lineage.list_rows, mine)))
 
 
-def _step_between(before: NumberedVersion, after: NumberedVersion) -> Step:
-    return before.version.at(before.number), after.version.at(after.number)
+def _make_step(before: NumberedVersion, after: NumberedVersion) -> Step:
+    return before.version.make_pointer(before.number), after.version.make_pointer(after.number)
 
 
-def _inserted_rows(changes: RowChanges) -> RowSet:
+def _find_inserted_rows(changes: RowChanges) -> RowSet:
     """The rows written by merge inserts that inserted rows, or may have."""
     updates = changes.updates.items()
-    return all_rows(
+    return unite_row_sets(
         change.added for step, change in updates if _has_more_rows(change) and not is_revert(step[1].staged)
     )
 
@@ -290,7 +306,7 @@ def _has_more_rows(change: RowChange) -> bool:
 
 def _is_replaced(rows: RowSet, removals: Sequence[RowRemoval]) -> bool:
     """Whether some rows that are gone may be there as others."""
-    if other_rows(rows, *(removal.rows for removal in removals)):
+    if subtract_row_sets(rows, *(removal.rows for removal in removals)):
         return True
     return any(removal.is_replacing and not removal.is_by_revert for removal in removals)
 
@@ -307,10 +323,10 @@ def _read_operations(version: NumberedVersion) -> Sequence[ManifestOperation]:
     return (version.version.operation,) if arrived is None else arrived.operations
 
 
-def _deleted_rows(rows: RowSet, changes: RowChanges) -> RowSet:
+def _find_deleted_rows(rows: RowSet, changes: RowChanges) -> RowSet:
     """Of some rows those that were deleted, and not updated."""
-    deleted = shared_rows(rows, all_rows(delete.removed for delete in changes.deletes.values()))
-    return other_rows(deleted, *(update.removed for update in changes.updates.values()))
+    deleted = intersect_row_sets(rows, unite_row_sets(delete.removed for delete in changes.deletes.values()))
+    return subtract_row_sets(deleted, *(update.removed for update in changes.updates.values()))
 
 
 def _may_bring_back(one: NumberedVersion) -> bool:

@@ -17,28 +17,34 @@ from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import (
     ColumnsClash,
+    explain_unreadable_columns,
     has_more_columns,
-    numbers_of,
+    list_column_numbers,
     revert_fields,
-    why_not_read,
 )
-from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, Fragment, list_fragments
 from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
-from penstock.formats.lance.lineage import Lineage, arrived_trace
+from penstock.formats.lance.lineage import Lineage, trace_arrived_rows
 from penstock.formats.lance.manifests import Manifest, ManifestFlag, ManifestOperation
 from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
+from penstock.formats.lance.protobuf import ProtobufMessage, unpack_numbers
 from penstock.formats.lance.relocation import (
     FILES,
     FRAGMENT_ID,
     INDEX_NAME,
     check_movable,
-    index_id,
+    make_index_id,
     move_fragment,
     move_index,
 )
-from penstock.formats.lance.removals import LaterChanges, RowRemoval, rows_in
-from penstock.formats.lance.row_sets import RowSet, all_rows, count_rows, other_rows, shared_rows
+from penstock.formats.lance.removals import LaterChanges, RowRemoval, find_rows_in
+from penstock.formats.lance.row_sets import (
+    RowSet,
+    count_rows,
+    intersect_row_sets,
+    subtract_row_sets,
+    unite_row_sets,
+)
 from penstock.formats.roaring import pack_numbers, read_numbers
 
 _FIELDS_OF_FILE: Final = 2
@@ -93,8 +99,8 @@ class RevertStates(NamedTuple):
     now: FolderVersion
 
 
-def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
-    """What a commit did to rows, by what its versions did. Raises as ``Lineage.change``."""
+def find_commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
+    """What a commit did to rows, by what its versions did. Raises as ``Lineage.find_row_change``."""
     operations = frozenset(history.operations)
     removed: list[RowSet] = []
     added: list[RowSet] = []
@@ -103,26 +109,30 @@ def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
             continue
         if before is None:
             return CommitRows(None, None, operations)
-        change = lineage.change((before.version.at(before.number), after.version.at(after.number)))
+        change = lineage.find_row_change(
+            (before.version.make_pointer(before.number), after.version.make_pointer(after.number))
+        )
         # A merge insert may delete what its source does not have: there are fewer rows then, most often.
         is_update = count_rows(change.removed) <= count_rows(change.added)
         removed.append(change.removed if is_update else {})
         added.append(change.added)
     for arrived in history.arrived:
-        changes = lineage.changes(arrived_trace(arrived))
+        changes = lineage.find_row_changes(trace_arrived_rows(arrived))
         if changes is None:
             return CommitRows(None, None, operations)
         removed += [change.removed for change in changes.updates.values()]
         added += [change.added for change in changes.updates.values()]
-    return CommitRows(all_rows(removed), all_rows(added), operations)
+    return CommitRows(unite_row_sets(removed), unite_row_sets(added), operations)
 
 
-def reverse(states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
+def reverse_commit(
+    states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges
+) -> GraftResult:
     """The version that is there now without what the commit did. ``IrreversibleCommit``, ``UnknownPlacement``
     if not."""
     for side in states:
         check_movable(side.manifest)
-    return _Reversal(states, lineage, commit, later).reverse()
+    return _Reversal(states, lineage, commit, later).reverse_commit()
 
 
 class _Reversal:
@@ -130,43 +140,45 @@ class _Reversal:
         self, states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges
     ) -> None:
         self._states, self._lineage, self._commit, self._later = states, lineage, commit, later
-        self._before, self._after, self._now = map(fragments_of, states)
+        self._before, self._after, self._now = map(list_fragments, states)
         deletion_keys, made = (
-            {fragment.key for fragment in fragments} for fragments in (self._before, self._after)
+            {fragment.identity for fragment in fragments} for fragments in (self._before, self._after)
         )
-        old_rows = self._rows_of_fragments(fragment for fragment in self._before if fragment.key not in made)
+        old_rows = self._rows_of_fragments(
+            fragment for fragment in self._before if fragment.identity not in made
+        )
         rows = self._rows_of_fragments(
-            fragment for fragment in self._after if fragment.key not in deletion_keys
+            fragment for fragment in self._after if fragment.identity not in deletion_keys
         )
-        self._added, self._removed = other_rows(rows, old_rows), other_rows(old_rows, rows)
+        self._added, self._removed = subtract_row_sets(rows, old_rows), subtract_row_sets(old_rows, rows)
         files = self._added.keys() | self._removed.keys()
         self._holding = [
-            fragment for fragment in self._now if not lineage.origins(fragment).isdisjoint(files)
+            fragment for fragment in self._now if not lineage.find_origin_files(fragment).isdisjoint(files)
         ]
         """Fragments that may have rows which the commit added or removed."""
         rows_now = self._rows_of_fragments(self._holding)
-        self._goes = shared_rows(self._added, rows_now)
-        self._gone = other_rows(self._added, rows_now)
-        self._comes = other_rows(self._removed, rows_now)
+        self._goes = intersect_row_sets(self._added, rows_now)
+        self._gone = subtract_row_sets(self._added, rows_now)
+        self._comes = subtract_row_sets(self._removed, rows_now)
 
     def _rows_of_fragments(self, fragments: Iterable[Fragment]) -> RowSet:
-        return all_rows(map(self._lineage.rows, fragments))
+        return unite_row_sets(map(self._lineage.list_rows, fragments))
 
-    def reverse(self) -> GraftResult:
+    def reverse_commit(self) -> GraftResult:
         if self._added or self._removed:
             self._check_rows()
-        manifest = self._with_fields(self._states.now.manifest)
+        manifest = self._restore_fields(self._states.now.manifest)
         has_other_fields = manifest is not self._states.now.manifest
         self._check_columns(manifest, has_other_fields)
         swaps = self._find_swaps(manifest)
         grafting = RowGraft(self._states.before, self._states.now, self._lineage, self._make_row_moves())
-        grafted = grafting.graft()
+        grafted = grafting.graft_rows()
         if has_other_fields:
-            grafted = grafted._replace(manifest=grafted.manifest.with_fields(manifest.fields))
-        manifest = _with_files(grafted.manifest, swaps, grafting)
-        manifest, new, dropped = self._with_indexes(manifest, grafting)
-        manifest, has_other_maps = self._with_maps(manifest)
-        operation, what = _row_operation(grafted)
+            grafted = grafted._replace(manifest=grafted.manifest.replace_fields(manifest.fields))
+        manifest = _replace_files(grafted.manifest, swaps, grafting)
+        manifest, new, dropped = self._restore_indexes(manifest, grafting)
+        manifest, has_other_maps = self._restore_maps(manifest)
+        operation, what = _make_row_operation(grafted)
         parts = [
             bool(grafted.is_changed),
             bool(has_other_fields or swaps),
@@ -176,19 +188,22 @@ class _Reversal:
         if sum(parts) > 1 or (swaps and not has_other_fields):
             operation, what = (
                 ManifestOperation.RESTORE,
-                ProtobufMessage.of((1, self._states.now.manifest.version)),
+                ProtobufMessage.from_fields((1, self._states.now.manifest.version)),
             )
         elif has_other_fields:
             # Columns that go take their data files along, as if somebody had dropped them.
-            operation, what = _column_operation(self._states.now.manifest, manifest)
+            operation, what = _make_column_operation(self._states.now.manifest, manifest)
         elif new or dropped:
             fields = (
-                *((1, message.pack()) for message in new),
-                *((2, message.pack()) for message in dropped),
+                *((1, message.encode()) for message in new),
+                *((2, message.encode()) for message in dropped),
             )
-            operation, what = ManifestOperation.CREATE_INDEX, ProtobufMessage.of(*fields)
+            operation, what = ManifestOperation.CREATE_INDEX, ProtobufMessage.from_fields(*fields)
         elif has_other_maps:
-            operation, what = ManifestOperation.CONFIG, _config_operation(self._states.now.manifest, manifest)
+            operation, what = (
+                ManifestOperation.CONFIG,
+                _make_config_operation(self._states.now.manifest, manifest),
+            )
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
 
     def _make_row_moves(self) -> RowMoves:
@@ -202,8 +217,8 @@ class _Reversal:
         """Fragments from before the commit that have rows which come back."""
         if not self._comes:
             return ()
-        made = {fragment.key for fragment in self._after}
-        return [fragment for fragment in self._before if fragment.key not in made]
+        made = {fragment.identity for fragment in self._after}
+        return [fragment for fragment in self._before if fragment.identity not in made]
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -218,7 +233,7 @@ class _Reversal:
                 chain(self._gone, self._comes),
             )
         self._check_gone()
-        removals = self._later.removals(self._comes) if self._comes else []
+        removals = self._later.find_removals(self._comes) if self._comes else []
         if replaced := [removal for removal in removals if removal.is_replacing]:
             raise _irreversible_error(
                 "that the commit had removed, and a later commit restored, {} updated", replaced
@@ -229,7 +244,7 @@ class _Reversal:
                 "was restored, after the commit to be reverted, to a state from before it, "
                 "without rows that the "
                 "revert would bring back",
-                all_rows(removal.rows for removal in passed),
+                unite_row_sets(removal.rows for removal in passed),
             )
         self._check_parts()
         self._check_inserts()
@@ -237,8 +252,8 @@ class _Reversal:
         self._check_row_ids()
 
     def _check_gone(self) -> None:
-        removals = self._later.removals(self._gone) if self._gone else []
-        if unknown := other_rows(self._gone, *(removal.rows for removal in removals)):
+        removals = self._later.find_removals(self._gone) if self._gone else []
+        if unknown := subtract_row_sets(self._gone, *(removal.rows for removal in removals)):
             raise _irreversible_error(
                 "that the commit added {} removed or rewritten", [RowRemoval(unknown, None, True)]
             )
@@ -253,7 +268,9 @@ class _Reversal:
             raise _irreversible_error("that the commit added {} updated or rewritten", replaced)
         replacing = {} if is_undone else self._commit.replacing
         deleted = [
-            removal._replace(rows=removal.rows if replacing is None else shared_rows(removal.rows, replacing))
+            removal._replace(
+                rows=removal.rows if replacing is None else intersect_row_sets(removal.rows, replacing)
+            )
             for removal in removals
         ]
         if deleted := [removal for removal in deleted if removal.rows]:
@@ -274,8 +291,8 @@ class _Reversal:
                     self._comes,
                 )
             return
-        passing = other_rows(self._commit.replacing, self._added)
-        if rows := rows_in(self._states.now, passing, self._lineage):
+        passing = subtract_row_sets(self._commit.replacing, self._added)
+        if rows := find_rows_in(self._states.now, passing, self._lineage):
             raise IrreversibleCommit(
                 "already had a part of the commit reverted, so it has rows that the commit had removed",
                 rows,
@@ -284,7 +301,7 @@ class _Reversal:
     def _check_inserts(self) -> None:
         """A later merge insert has not seen the keys of rows that the commit had deleted."""
         replaced = self._commit.replaced
-        deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
+        deleted = self._comes if replaced is None else subtract_row_sets(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
             raise IrreversibleCommit(
                 "got rows by a merge insert (upsert) after the commit to be reverted, possibly "
@@ -296,23 +313,26 @@ class _Reversal:
 
     def _check_values(self) -> None:
         """``IrreversibleCommit`` if columns of rows that are to go were written anew since."""
-        after = {fragment.file: fragment for fragment in self._after}
-        columns = numbers_of(self._states.after.manifest) & numbers_of(self._states.now.manifest)
+        after = {fragment.first_data_file: fragment for fragment in self._after}
+        columns = list_column_numbers(self._states.after.manifest) & list_column_numbers(
+            self._states.now.manifest
+        )
         is_moved, clashes = False, set[str]()
         for fragment in self._holding:
-            mine = shared_rows(self._goes, self._lineage.rows(fragment))
+            mine = intersect_row_sets(self._goes, self._lineage.list_rows(fragment))
             if not mine:
                 continue
-            then = after.get(fragment.file)
+            then = after.get(fragment.first_data_file)
             if then is None:
                 is_moved = True
             elif any(
-                _column_files(then).get(column) != _column_files(fragment).get(column) for column in columns
+                _map_columns_to_files(then).get(column) != _map_columns_to_files(fragment).get(column)
+                for column in columns
             ):
                 clashes |= mine.keys()
         if is_moved:
-            rewritten = self._later.rewritten()
-            clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
+            rewritten = self._later.find_rewritten_rows()
+            clashes |= (self._goes if rewritten is None else intersect_row_sets(self._goes, rewritten)).keys()
         if clashes:
             raise IrreversibleCommit(
                 "had columns rewritten, by a later commit, in rows that the commit to be reverted added",
@@ -332,7 +352,7 @@ class _Reversal:
 
     # -- columns -------------------------------------------------------------------------------------------
 
-    def _with_fields(self, now: Manifest) -> Manifest:
+    def _restore_fields(self, now: Manifest) -> Manifest:
         before, after = self._states.before.manifest, self._states.after.manifest
         try:
             fields = revert_fields(before, after, now)
@@ -340,16 +360,16 @@ class _Reversal:
             raise IrreversibleCommit(
                 f"had its column '{clash.name}' changed again by a later commit"
             ) from None
-        return now if fields is None else now.with_fields(fields)
+        return now if fields is None else now.replace_fields(fields)
 
     def _check_columns(self, result: Manifest, has_other_fields: bool) -> None:
         """``IrreversibleCommit`` if rows that are there, or come, do not fit the columns that are to be."""
         before, now = self._states.before.manifest, self._states.now.manifest
         if self._comes:
-            if (why := why_not_read(before, result)) is not None:
+            if (why := explain_unreadable_columns(before, result)) is not None:
                 raise IrreversibleCommit(f"had its columns changed by a later commit: {why}", self._comes)
             replaced = self._commit.replaced
-            updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
+            updated = self._comes if replaced is None else intersect_row_sets(self._comes, replaced)
             if updated and has_more_columns(result, before):
                 raise IrreversibleCommit(
                     "got a new column by a later commit, and rows that the commit to be "
@@ -359,14 +379,14 @@ class _Reversal:
                 )
         if not has_other_fields:
             return
-        files = {fragment.file for fragment in self._before}
-        new = [fragment for fragment in self._now if fragment.file not in files]
-        if new and (why := why_not_read(now, result)) is not None:
+        files = {fragment.first_data_file for fragment in self._before}
+        new = [fragment for fragment in self._now if fragment.first_data_file not in files]
+        if new and (why := explain_unreadable_columns(now, result)) is not None:
             raise IrreversibleCommit(
                 f"got rows by a later commit that do not fit the columns that the table had before: {why}",
-                _files_of(new),
+                _list_files(new),
             )
-        if numbers_of(result) - numbers_of(now):
+        if list_column_numbers(result) - list_column_numbers(now):
             self._check_not_rewritten(new, "a column that the commit had dropped")
 
     def _find_swaps(self, result: Manifest) -> Mapping[int, tuple[Fragment, Sequence[int]]]:
@@ -374,60 +394,66 @@ class _Reversal:
 
         By the number of a fragment: the fragment as it was, and which of the files that it has now it keeps.
         """
-        after = {fragment.file: fragment for fragment in self._after}
+        after = {fragment.first_data_file: fragment for fragment in self._after}
         changed = {
-            fragment.file: (fragment, after[fragment.file])
+            fragment.first_data_file: (fragment, after[fragment.first_data_file])
             for fragment in self._before
-            if fragment.file in after and _data_file_parts(fragment) != _data_file_parts(after[fragment.file])
+            if fragment.first_data_file in after
+            and _list_data_file_parts(fragment) != _list_data_file_parts(after[fragment.first_data_file])
         }
-        columns = numbers_of(result)
+        columns = list_column_numbers(result)
         lost = {
             file
             for file, (old_fragment, fragment) in changed.items()
             if any(
-                _column_files(old_fragment).get(column) != _column_files(fragment).get(column)
+                _map_columns_to_files(old_fragment).get(column) != _map_columns_to_files(fragment).get(column)
                 for column in columns
             )
-            and columns & _column_files(old_fragment).keys()
+            and columns & _map_columns_to_files(old_fragment).keys()
         }
-        files = {fragment.file for fragment in self._before}
+        files = {fragment.first_data_file for fragment in self._before}
         moved = [
             fragment
             for fragment in self._now
-            if fragment.file not in files and not self._lineage.origins(fragment).isdisjoint(lost)
+            if fragment.first_data_file not in files
+            and not self._lineage.find_origin_files(fragment).isdisjoint(lost)
         ]
         if lost:
             self._check_not_rewritten(moved, "values that the commit had rewritten")
         swaps: dict[int, tuple[Fragment, Sequence[int]]] = {}
         for fragment in self._now:
-            if fragment.file not in changed:
+            if fragment.first_data_file not in changed:
                 continue
-            old_fragment, finished_fragment = changed[fragment.file]
-            here, made = _data_file_parts(fragment), _data_file_parts(finished_fragment)
+            old_fragment, finished_fragment = changed[fragment.first_data_file]
+            here, made = _list_data_file_parts(fragment), _list_data_file_parts(finished_fragment)
             if set(made) <= set(here):
                 swaps[fragment.number] = (
                     old_fragment,
                     [at for at, file in enumerate(here) if file not in made],
                 )
-            elif not set(_data_file_parts(old_fragment)) <= set(here):
+            elif not set(_list_data_file_parts(old_fragment)) <= set(here):
                 raise IrreversibleCommit(
-                    "had the same columns rewritten again by a later commit", [fragment.file]
+                    "had the same columns rewritten again by a later commit", [fragment.first_data_file]
                 )
         return swaps
 
     def _check_not_rewritten(self, fragments: Iterable[Fragment], subject: str) -> None:
         """``IrreversibleCommit`` if rows from before the commit were written to other files since."""
-        files = {fragment.file for fragment in self._before}
-        moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
+        files = {fragment.first_data_file for fragment in self._before}
+        moved = [
+            fragment
+            for fragment in fragments
+            if not self._lineage.find_origin_files(fragment).isdisjoint(files)
+        ]
         if moved or self._later.has_replaced:
             raise IrreversibleCommit(
                 f"had rows compacted or updated by a later commit, and these files lack {subject}",
-                _files_of(moved),
+                _list_files(moved),
             )
 
     # -- settings ------------------------------------------------------------------------------------------
 
-    def _with_maps(self, manifest: Manifest) -> tuple[Manifest, bool]:
+    def _restore_maps(self, manifest: Manifest) -> tuple[Manifest, bool]:
         old_maps, new_maps, now = (side.manifest.maps for side in self._states)
         changed: dict[str, dict[str, bytes]] = {}
         for kind in old_maps:
@@ -444,11 +470,11 @@ class _Reversal:
                     entries[name] = data
             if entries != now[kind]:
                 changed[kind] = entries
-        return (manifest.with_maps(changed) if changed else manifest), bool(changed)
+        return (manifest.replace_maps(changed) if changed else manifest), bool(changed)
 
     # -- indexes -------------------------------------------------------------------------------------------
 
-    def _with_indexes(
+    def _restore_indexes(
         self, manifest: Manifest, grafting: RowGraft
     ) -> tuple[Manifest, list[ProtobufMessage], list[ProtobufMessage]]:
         """The manifest with the indexes that it is to have, those that come and those that go."""
@@ -457,7 +483,7 @@ class _Reversal:
         )
         indexes = list(manifest.indexes)
         for name in old_indexes.keys() | new_indexes.keys():
-            if name.startswith(_OWN_INDEXES) or _index_ids(old_indexes.get(name, ())) == _index_ids(
+            if name.startswith(_OWN_INDEXES) or _list_index_ids(old_indexes.get(name, ())) == _list_index_ids(
                 new_indexes.get(name, ())
             ):
                 continue
@@ -471,152 +497,165 @@ class _Reversal:
             if (
                 name in new_indexes
                 and name in old_indexes
-                and _index_ids(here) not in (_index_ids(new_indexes[name]), _index_ids(old_indexes[name]))
+                and _list_index_ids(here)
+                not in (_list_index_ids(new_indexes[name]), _list_index_ids(old_indexes[name]))
             ):
                 raise IrreversibleCommit(f"had its index '{name}' changed again by a later commit")
             if (name not in new_indexes and here) or (
-                here and _index_ids(here) == _index_ids(old_indexes.get(name, ()))
+                here and _list_index_ids(here) == _list_index_ids(old_indexes.get(name, ()))
             ):
                 continue
-            indexes = [message for message in indexes if (message.text(INDEX_NAME) or "") != name]
+            indexes = [message for message in indexes if (message.get_text(INDEX_NAME) or "") != name]
             indexes += self._find_indexes_to_restore(old_indexes.get(name, ()), manifest, grafting)
         columns, fragment_ids = (
-            numbers_of(manifest),
-            {fragment.number(FRAGMENT_ID) or 0 for fragment in manifest.fragments},
+            list_column_numbers(manifest),
+            {fragment.get_number(FRAGMENT_ID) or 0 for fragment in manifest.fragments},
         )
         removed = {fragment.number for fragment in self._now} - fragment_ids
         indexes = [
-            _without_fragments(message, removed) for message in indexes if columns >= _index_columns(message)
+            _remove_fragments(message, removed)
+            for message in indexes
+            if columns >= _list_index_columns(message)
         ]
-        identities, kept_ids = {*map(index_id, manifest.indexes)}, {*map(index_id, indexes)}
-        new = [message for message in indexes if index_id(message) not in identities]
-        dropped = [index for index in manifest.indexes if index_id(index) not in kept_ids]
+        identities, kept_ids = {*map(make_index_id, manifest.indexes)}, {*map(make_index_id, indexes)}
+        new = [message for message in indexes if make_index_id(message) not in identities]
+        dropped = [index for index in manifest.indexes if make_index_id(index) not in kept_ids]
         bases = grafting.bases if new else None
-        return manifest.with_parts(indexes=indexes, bases=bases), new, dropped
+        return manifest.replace_parts(indexes=indexes, bases=bases), new, dropped
 
     def _find_indexes_to_restore(
         self, indexes: Iterable[ProtobufMessage], manifest: Manifest, grafting: RowGraft
     ) -> list[ProtobufMessage]:
         """Indexes from before the commit, for those fragments that are still what they were then."""
-        after = {fragment.number(FRAGMENT_ID) or 0: fragment for fragment in manifest.fragments}
+        after = {fragment.get_number(FRAGMENT_ID) or 0: fragment for fragment in manifest.fragments}
         then = {fragment.number: fragment for fragment in self._before}
         messages: list[ProtobufMessage] = []
         for index in indexes:
             covered = [
                 fragment.number
                 for fragment in self._now
-                if fragment.number in _covered_fragments(index)
+                if fragment.number in _list_covered_fragments(index)
                 and fragment.number in after
                 and fragment.number in then
-                and self._has_rows_of(fragment, then[fragment.number], _index_columns(index))
+                and self._has_rows_of(fragment, then[fragment.number], _list_index_columns(index))
             ]
             if covered:
                 moved = move_index(index, grafting.base_moves)
-                messages.append(moved.with_field(_BITMAP_OF_INDEX, pack_numbers(covered)))
+                messages.append(moved.replace_field(_BITMAP_OF_INDEX, pack_numbers(covered)))
         return messages
 
     def _has_rows_of(self, fragment: Fragment, other: Fragment, columns: Collection[int]) -> bool:
         """Whether all rows of a fragment are in another one too, with the same values of some columns."""
-        mine, others = _column_files(fragment), _column_files(other)
-        if fragment.file != other.file or any(mine.get(each) != others.get(each) for each in columns):
+        mine, others = _map_columns_to_files(fragment), _map_columns_to_files(other)
+        if fragment.first_data_file != other.first_data_file or any(
+            mine.get(each) != others.get(each) for each in columns
+        ):
             return False
         if fragment.deletions == other.deletions:
             return True
-        return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
+        return not subtract_row_sets(self._lineage.list_rows(fragment), self._lineage.list_rows(other))
 
 
 def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> IrreversibleCommit:
-    gone = all_rows(removal.rows for removal in removals)
+    gone = unite_row_sets(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
     why = f"was changed by a later commit: {number} {rows} {which.format(were)} since"
     return IrreversibleCommit(why, gone, [removal.version for removal in removals])
 
 
-def _files_of(fragments: Iterable[Fragment]) -> list[str]:
-    return [fragment.file for fragment in fragments]
+def _list_files(fragments: Iterable[Fragment]) -> list[str]:
+    return [fragment.first_data_file for fragment in fragments]
 
 
-def _data_file_parts(fragment: Fragment) -> list[tuple[str, bytes]]:
+def _list_data_file_parts(fragment: Fragment) -> list[tuple[str, bytes]]:
     """The data files of a fragment, each with the numbers of its columns."""
-    files = map(ProtobufMessage.read, fragment.message.all(FILES))
+    files = map(ProtobufMessage.decode, fragment.message.get_values(FILES))
     return [
-        (path, b"".join(message.all(_FIELDS_OF_FILE)))
+        (path, b"".join(message.get_values(_FIELDS_OF_FILE)))
         for path, message in zip(fragment.files, files, strict=True)
     ]
 
 
-def _column_files(fragment: Fragment) -> dict[int, str]:
+def _map_columns_to_files(fragment: Fragment) -> dict[int, str]:
     """In which data file each column of a fragment is."""
     return {
-        number: path for path, fields in _data_file_parts(fragment) for number in unpacked_numbers(fields)
+        number: path for path, fields in _list_data_file_parts(fragment) for number in unpack_numbers(fields)
     }
 
 
-def _with_files(
+def _replace_files(
     manifest: Manifest, swaps: Mapping[int, tuple[Fragment, Sequence[int]]], grafting: RowGraft
 ) -> Manifest:
     if not swaps:
         return manifest
     fragments: list[ProtobufMessage] = []
     for fragment in manifest.fragments:
-        swap = swaps.get(fragment.number(FRAGMENT_ID) or 0)
+        swap = swaps.get(fragment.get_number(FRAGMENT_ID) or 0)
         if swap is not None:
             old_fragment, kept_places = swap
-            here = fragment.all(FILES)
-            files = move_fragment(old_fragment.message, grafting.base_moves).all(FILES)
-            fragment = fragment.with_field(FILES, *files, *(here[at] for at in kept_places))
+            here = fragment.get_values(FILES)
+            files = move_fragment(old_fragment.message, grafting.base_moves).get_values(FILES)
+            fragment = fragment.replace_field(FILES, *files, *(here[at] for at in kept_places))
         fragments.append(fragment)
-    return manifest.with_parts(fragments=fragments, bases=grafting.bases)
+    return manifest.replace_parts(fragments=fragments, bases=grafting.bases)
 
 
 def _group_indexes_by_name(indexes: Iterable[ProtobufMessage]) -> dict[str, list[ProtobufMessage]]:
     by_name: dict[str, list[ProtobufMessage]] = {}
     for index in indexes:
-        by_name.setdefault(index.text(INDEX_NAME) or "", []).append(index)
+        by_name.setdefault(index.get_text(INDEX_NAME) or "", []).append(index)
     return by_name
 
 
-def _index_ids(indexes: Iterable[ProtobufMessage]) -> frozenset[object]:
-    return frozenset(map(index_id, indexes))
+def _list_index_ids(indexes: Iterable[ProtobufMessage]) -> frozenset[object]:
+    return frozenset(map(make_index_id, indexes))
 
 
-def _index_columns(index: ProtobufMessage) -> frozenset[int]:
-    return frozenset(number for data in index.all(_FIELDS_OF_INDEX) for number in unpacked_numbers(data))
+def _list_index_columns(index: ProtobufMessage) -> frozenset[int]:
+    return frozenset(number for data in index.get_values(_FIELDS_OF_INDEX) for number in unpack_numbers(data))
 
 
-def _covered_fragments(index: ProtobufMessage) -> frozenset[int]:
+def _list_covered_fragments(index: ProtobufMessage) -> frozenset[int]:
     """The fragments that an index covers; none if it does not say."""
     try:
-        return frozenset(number for data in index.all(_BITMAP_OF_INDEX) for number in read_numbers(data))
+        return frozenset(
+            number for data in index.get_values(_BITMAP_OF_INDEX) for number in read_numbers(data)
+        )
     except ValueError:
         return frozenset()
 
 
-def _without_fragments(index: ProtobufMessage, removed: Collection[int]) -> ProtobufMessage:
-    covered = _covered_fragments(index)
+def _remove_fragments(index: ProtobufMessage, removed: Collection[int]) -> ProtobufMessage:
+    covered = _list_covered_fragments(index)
     if covered.isdisjoint(removed):
         return index
-    return index.with_field(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
+    return index.replace_field(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
 
 
-def _row_operation(grafted: GraftResult) -> tuple[ManifestOperation, ProtobufMessage]:
+def _make_row_operation(grafted: GraftResult) -> tuple[ManifestOperation, ProtobufMessage]:
     """Rows that come back are no new ones: whoever merges must know that they were there before."""
     if grafted.operation is not ManifestOperation.APPEND:
         return grafted.operation, grafted.what
-    return ManifestOperation.UPDATE, ProtobufMessage.of(*((3, data) for data in grafted.what.all(1)))
+    return ManifestOperation.UPDATE, ProtobufMessage.from_fields(
+        *((3, data) for data in grafted.what.get_values(1))
+    )
 
 
-def _column_operation(before: Manifest, after: Manifest) -> tuple[ManifestOperation, ProtobufMessage]:
+def _make_column_operation(before: Manifest, after: Manifest) -> tuple[ManifestOperation, ProtobufMessage]:
     fields = ((1, field) for field in after.fields)
-    if numbers_of(after) <= numbers_of(before):
-        return ManifestOperation.PROJECT, ProtobufMessage.of(*fields)
-    fragments = ((1, fragment.pack()) for fragment in after.fragments)
-    return ManifestOperation.MERGE, ProtobufMessage.of(*fragments, *((2, field) for field in after.fields))
+    if list_column_numbers(after) <= list_column_numbers(before):
+        return ManifestOperation.PROJECT, ProtobufMessage.from_fields(*fields)
+    fragments = ((1, fragment.encode()) for fragment in after.fragments)
+    return ManifestOperation.MERGE, ProtobufMessage.from_fields(
+        *fragments, *((2, field) for field in after.fields)
+    )
 
 
-def _config_operation(before: Manifest, after: Manifest) -> ProtobufMessage:
+def _make_config_operation(before: Manifest, after: Manifest) -> ProtobufMessage:
     old_config, now = before.maps["config"], after.maps["config"]
     changed = [(name, value) for name, value in sorted(now.items()) if old_config.get(name) != value]
-    entries = ((1, ProtobufMessage.of((1, name), (2, value)).pack()) for name, value in changed)
-    return ProtobufMessage.of(*entries, *((2, name) for name in sorted(old_config.keys() - now.keys())))
+    entries = ((1, ProtobufMessage.from_fields((1, name), (2, value)).encode()) for name, value in changed)
+    return ProtobufMessage.from_fields(
+        *entries, *((2, name) for name in sorted(old_config.keys() - now.keys()))
+    )

@@ -29,24 +29,24 @@ Layout: TypeAlias = tuple[RowSpan, ...]
 """The rows in a data file, one span after the other."""
 
 
-def ranges_of(numbers: Iterable[int]) -> Ranges:
+def make_ranges(numbers: Iterable[int]) -> Ranges:
     """A set of numbers that come in any order."""
     return _join_ranges((number, number + 1) for number in sorted(numbers))
 
 
-def numbers_in(ranges: Ranges) -> Iterator[int]:
+def list_numbers(ranges: Ranges) -> Iterator[int]:
     return (number for start, end in ranges for number in range(start, end))
 
 
-def count(ranges: Ranges) -> int:
+def count_numbers(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
-def union(ranges: Ranges, other: Ranges) -> Ranges:
+def unite_ranges(ranges: Ranges, other: Ranges) -> Ranges:
     return _join_ranges(sorted((*ranges, *other))) if ranges and other else ranges or other
 
 
-def intersection(ranges: Ranges, other: Ranges) -> Ranges:
+def intersect_ranges(ranges: Ranges, other: Ranges) -> Ranges:
     shared: list[tuple[int, int]] = []
     at = place = 0
     while at < len(ranges) and place < len(other):
@@ -60,10 +60,10 @@ def intersection(ranges: Ranges, other: Ranges) -> Ranges:
     return tuple(shared)
 
 
-def difference(ranges: Ranges, other: Ranges) -> Ranges:
+def subtract_ranges(ranges: Ranges, other: Ranges) -> Ranges:
     if not ranges or not other:
         return ranges
-    return intersection(ranges, _invert_ranges(other, ranges[0][0], ranges[-1][1]))
+    return intersect_ranges(ranges, _invert_ranges(other, ranges[0][0], ranges[-1][1]))
 
 
 def _invert_ranges(ranges: Ranges, start: int, end: int) -> Ranges:
@@ -86,37 +86,37 @@ def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 # -- rows of several files ---------------------------------------------------------------------------------
 
 
-def all_rows(sets: Iterable[RowSet]) -> RowSet:
+def unite_row_sets(sets: Iterable[RowSet]) -> RowSet:
     """The rows that any of the sets has."""
     united: dict[str, Ranges] = {}
     for rows in sets:
         for file, ranges in rows.items():
-            united[file] = union(united.get(file, ()), ranges)
+            united[file] = unite_ranges(united.get(file, ()), ranges)
     return united
 
 
 def count_rows(rows: RowSet) -> int:
-    return sum(map(count, rows.values()))
+    return sum(map(count_numbers, rows.values()))
 
 
-def shared_rows(rows: RowSet, other: RowSet) -> RowSet:
-    shared = ((file, intersection(ranges, other.get(file, ()))) for file, ranges in rows.items())
+def intersect_row_sets(rows: RowSet, other: RowSet) -> RowSet:
+    shared = ((file, intersect_ranges(ranges, other.get(file, ()))) for file, ranges in rows.items())
     return {file: ranges for file, ranges in shared if ranges}
 
 
-def other_rows(one: RowSet, *others: RowSet) -> RowSet:
+def subtract_row_sets(one: RowSet, *others: RowSet) -> RowSet:
     """The rows of a set that none of the others has."""
     remaining = dict(one)
     for rows in others:
         for file in remaining.keys() & rows.keys():
-            remaining[file] = difference(remaining[file], rows[file])
+            remaining[file] = subtract_ranges(remaining[file], rows[file])
     return {file: ranges for file, ranges in remaining.items() if ranges}
 
 
 # -- layouts -----------------------------------------------------------------------------------------------
 
 
-def rows_of(layout: Layout) -> RowSet:
+def list_rows_of_layout(layout: Layout) -> RowSet:
     """The rows that a layout has."""
     ranges_by_file: dict[str, list[tuple[int, int]]] = {}
     for span in layout:
@@ -124,7 +124,7 @@ def rows_of(layout: Layout) -> RowSet:
     return {file: _join_ranges(sorted(ranges)) for file, ranges in ranges_by_file.items()}
 
 
-def without_places(layout: Layout, places: Ranges) -> Layout:
+def remove_places(layout: Layout, places: Ranges) -> Layout:
     """A layout without the rows at some places of it."""
     spans: list[RowSpan] = []
     at = 0
@@ -135,7 +135,7 @@ def without_places(layout: Layout, places: Ranges) -> Layout:
     return tuple(spans)
 
 
-def places_of(layout: Layout, rows: RowSet) -> Ranges:
+def find_places(layout: Layout, rows: RowSet) -> Ranges:
     """The places of a layout at which some rows are."""
     places: list[tuple[int, int]] = []
     at = 0
@@ -147,7 +147,7 @@ def places_of(layout: Layout, rows: RowSet) -> Ranges:
     return _join_ranges(places)
 
 
-def split(layout: Layout, counts: Iterable[int]) -> list[Layout]:
+def split_layout(layout: Layout, counts: Iterable[int]) -> list[Layout]:
     """A layout in pieces of so many rows each."""
     spans: list[Layout] = []
     rest = list(layout[::-1])
@@ -164,7 +164,7 @@ def split(layout: Layout, counts: Iterable[int]) -> list[Layout]:
     return spans
 
 
-def size(layout: Layout) -> int:
+def count_layout_rows(layout: Layout) -> int:
     return sum(span.rows for span in layout)
 
 

@@ -27,28 +27,30 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
     if not manifest.flags & ManifestFlag.STABLE_ROW_IDS:
         return manifest
     newest = 0 if before is None else before.version
-    messages = {} if before is None else {_file_names(fragment): fragment for fragment in before.fragments}
+    messages = (
+        {} if before is None else {_list_file_names(fragment): fragment for fragment in before.fragments}
+    )
     fragments = []
     for fragment in manifest.fragments:
-        message = messages.get(_file_names(fragment))
+        message = messages.get(_list_file_names(fragment))
         for field in (_CHANGED, _MADE):
-            values = fragment.all(field) if message is None else message.all(field)
+            values = fragment.get_values(field) if message is None else message.get_values(field)
             if message is None:
                 values = [_renumber_row_versions(data, parted, newest) for data in values]
-            fragment = fragment.with_field(field, *values)
+            fragment = fragment.replace_field(field, *values)
         fragments.append(fragment)
-    return manifest.with_parts(fragments=fragments)
+    return manifest.replace_parts(fragments=fragments)
 
 
 def _renumber_row_versions(data: bytes, parted: int, newest: int) -> bytes:
     """What came there after the sides parted comes with the next version here, all else with one before."""
-    runs = [ProtobufMessage.read(data) for data in ProtobufMessage.read(data).all(_RUNS)]
-    numbers = [run.number(_VERSION) or 0 for run in runs]
+    runs = [ProtobufMessage.decode(data) for data in ProtobufMessage.decode(data).get_values(_RUNS)]
+    numbers = [run.get_number(_VERSION) or 0 for run in runs]
     dates = [newest + 1 if number > parted else min(number, newest) for number in numbers]
-    packed_runs = [run.with_field(_VERSION, date).pack() for run, date in zip(runs, dates, strict=True)]
-    return ProtobufMessage.read(data).with_field(_RUNS, *packed_runs).pack()
+    packed_runs = [run.replace_field(_VERSION, date).encode() for run, date in zip(runs, dates, strict=True)]
+    return ProtobufMessage.decode(data).replace_field(_RUNS, *packed_runs).encode()
 
 
-def _file_names(fragment: ProtobufMessage) -> tuple[str | None, ...]:
+def _list_file_names(fragment: ProtobufMessage) -> tuple[str | None, ...]:
     """The names of a fragment's files, which no others have, wherever they lie."""
-    return tuple(ProtobufMessage.read(data).text(1) for data in fragment.all(FILES))
+    return tuple(ProtobufMessage.decode(data).get_text(1) for data in fragment.get_values(FILES))

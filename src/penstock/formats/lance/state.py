@@ -19,12 +19,18 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.names import MAIN, VERSION_MAX, folder_of, head_id, manifest_name
+from penstock.formats.lance.names import (
+    MAIN,
+    VERSION_MAX,
+    make_branch_folder,
+    make_head_id,
+    make_manifest_path,
+)
 from penstock.kernel import tree
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
-from penstock.model.encoding import ObjectId, decoder, encode
+from penstock.model.encoding import ObjectId, encode, make_decoder
 from penstock.model.objects import EMPTY_ROOT, Value
 
 NAME: Final = "lance"
@@ -112,25 +118,25 @@ class LanceTableVersion(
     copied: bytes = b""
     """The state of another version, if this one was made as a copy of that, at another place or later."""
 
-    def place(self, branch: str, version: int) -> str:
+    def promoted_path(self, branch: str, version: int) -> str:
         """Where its manifest is once everybody may see it, below the table's folder."""
-        return manifest_name(self.chain, branch, version, is_v1=self.is_v1)
+        return make_manifest_path(self.chain, branch, version, is_v1=self.is_v1)
 
     @property
     def mark(self) -> Mark:
         """By which it is told from every other version of its number."""
         return self.staged, self.sha256
 
-    def id(self, version: int) -> ObjectId:
+    def make_id(self, version: int) -> ObjectId:
         """By which it is told from every other version of the table."""
-        return head_id(self.staged, self.sha256, version)
+        return make_head_id(self.staged, self.sha256, version)
 
-    def at(self, version: int) -> VersionPointer:
+    def make_pointer(self, version: int) -> VersionPointer:
         return VersionPointer(version, self.chain, self.staged, self.size, self.sha256, self.is_v1)
 
-    def state(self, version: int) -> bytes:
+    def encode_comparable_state(self, version: int) -> bytes:
         """What two versions have in common whose rows, columns and indexes are the same."""
-        return self.copied or self.id(version)
+        return self.copied or self.make_id(version)
 
 
 class OwnBranch(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="lance-branch"):
@@ -194,8 +200,8 @@ class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     on from; 0 if there are none, and for what an earlier Penstock has begun."""
 
 
-_decode_state = decoder(LanceState).decode
-_decode_entry = decoder(Entry).decode
+_decode_state = make_decoder(LanceState).decode
+_decode_entry = make_decoder(Entry).decode
 
 
 def is_managed(content: AnyContent | None) -> bool:
@@ -203,7 +209,7 @@ def is_managed(content: AnyContent | None) -> bool:
     return isinstance(content, LanceTable) and content.state != b""
 
 
-def state_of(content: LanceTable) -> LanceState:
+def decode_state(content: LanceTable) -> LanceState:
     """What a content says; ``Damaged`` if it cannot be read."""
     try:
         state: LanceState = _decode_state(content.state)
@@ -214,17 +220,17 @@ def state_of(content: LanceTable) -> LanceState:
     return state
 
 
-def with_state(content: LanceTable, state: LanceState) -> LanceTable:
+def encode_state_into_table(content: LanceTable, state: LanceState) -> LanceTable:
     held = () if state.root == EMPTY_ROOT else (state.root,)
     return msgspec.structs.replace(content, state=_encode_state(state), held=held)
 
 
-def begin_with(content: LanceTable, first_version: int) -> LanceTable:
+def begin_table(content: LanceTable, first_version: int) -> LanceTable:
     """A table whose history begins with a version, unless it begins later."""
-    state = state_of(content)
+    state = decode_state(content)
     if state.first >= first_version:
         return content
-    return with_state(content, msgspec.structs.replace(state, first=first_version))
+    return encode_state_into_table(content, msgspec.structs.replace(state, first=first_version))
 
 
 def _encode_state(state: LanceState) -> bytes:
@@ -237,31 +243,31 @@ def _encode_state(state: LanceState) -> bytes:
 # -- keys of the tree --------------------------------------------------------------------------------------
 
 
-def version_key(branch: str, version: int) -> bytes:
+def encode_version_key(branch: str, version: int) -> bytes:
     """Newest first."""
-    return _versions_of(branch) + (VERSION_MAX - version).to_bytes(8, "big")
+    return _make_versions_prefix(branch) + (VERSION_MAX - version).to_bytes(8, "big")
 
 
-def branch_key(name: str) -> bytes:
+def encode_branch_key(name: str) -> bytes:
     return _BRANCHES + name.encode()
 
 
-def tag_key(name: str) -> bytes:
+def encode_tag_key(name: str) -> bytes:
     return _TAGS + name.encode()
 
 
-def _versions_of(branch: str) -> bytes:
+def _make_versions_prefix(branch: str) -> bytes:
     return _VERSIONS + branch.encode() + b"\0"
 
 
-def version_of(key: bytes) -> tuple[str, int] | None:
+def parse_version_key(key: bytes) -> tuple[str, int] | None:
     """The branch and number that a key of the tree stands for; ``None`` if it stands for no version."""
     if not key.startswith(_VERSIONS):
         return None
     return key[1:-9].decode(), VERSION_MAX - int.from_bytes(key[-8:], "big")
 
 
-def branch_of(key: bytes) -> str | None:
+def parse_branch_key(key: bytes) -> str | None:
     """Lance's own branch that a key of the tree stands for; ``None`` if it stands for none."""
     return key[1:].decode() if key.startswith(_BRANCHES) else None
 
@@ -276,7 +282,7 @@ class LanceVersionReader:
         self._objects, self._root, self._first = objects, state.root, state.first
         self._recent = state.recent[::-1]
 
-    def get(self, branch: str, version: int) -> LanceTableVersion | None:
+    def get_version(self, branch: str, version: int) -> LanceTableVersion | None:
         if self._is_erased(branch, version):
             return None
         for entry in self._recent:
@@ -284,26 +290,30 @@ class LanceVersionReader:
                 if entry.number == version:
                     return entry.version
                 return None  # newer ones would have come before
-        found_version = self._get(version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
+        found_version = (
+            self._get_entry(encode_version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
+        )
         return found_version if isinstance(found_version, LanceTableVersion) else None
 
-    def newest(self, branch: str = MAIN) -> tuple[int, LanceTableVersion] | None:
+    def find_newest(self, branch: str = MAIN) -> tuple[int, LanceTableVersion] | None:
         """The newest version of one of Lance's branches."""
-        return next(self.all(branch), None)
+        return next(self.list_versions(branch), None)
 
-    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, LanceTableVersion]]:
+    def list_versions(
+        self, branch: str = MAIN, below: int | None = None
+    ) -> Iterator[tuple[int, LanceTableVersion]]:
         """The versions of one of Lance's branches, newest first, those below a number."""
         for entry in self._recent:
             if entry.branch == branch and (below is None or entry.number < below):
                 if self._is_erased(branch, entry.number):
                     return
                 yield entry.number, entry.version
-        prefix = _versions_of(branch)
-        start = prefix if below is None else version_key(branch, below - 1)
+        prefix = _make_versions_prefix(branch)
+        start = prefix if below is None else encode_version_key(branch, below - 1)
         if below is not None and below <= 0:
             return
-        for key, value in tree.scan(self._objects, self._root, start, prefix_end(prefix)):
-            version, named = decode_entry(value), version_of(key)
+        for key, value in tree.scan_entries(self._objects, self._root, start, find_prefix_end(prefix)):
+            version, named = decode_entry(value), parse_version_key(key)
             if isinstance(version, LanceTableVersion) and named is not None:
                 if self._is_erased(*named):
                     return
@@ -313,21 +323,21 @@ class LanceVersionReader:
         """Whether a version is from before the history of the table."""
         return branch == MAIN and version < self._first
 
-    def branch(self, name: str) -> OwnBranch | None:
-        branch = self._get(branch_key(name)) if name else None
+    def get_branch(self, name: str) -> OwnBranch | None:
+        branch = self._get_entry(encode_branch_key(name)) if name else None
         return branch if isinstance(branch, OwnBranch) else None
 
-    def branches(self) -> dict[str, OwnBranch]:
+    def list_branches(self) -> dict[str, OwnBranch]:
         return {
             name: version for name, version in self._list_named(_BRANCHES) if isinstance(version, OwnBranch)
         }
 
-    def tag(self, name: str) -> OwnTag | None:
-        tag = self._get(tag_key(name))
+    def get_tag(self, name: str) -> OwnTag | None:
+        tag = self._get_entry(encode_tag_key(name))
         is_there = isinstance(tag, OwnTag) and not self._is_erased(tag.branch, tag.version)
         return tag if isinstance(tag, OwnTag) and is_there else None
 
-    def tags(self) -> dict[str, OwnTag]:
+    def list_tags(self) -> dict[str, OwnTag]:
         return {
             name: version
             for name, version in self._list_named(_TAGS)
@@ -335,11 +345,11 @@ class LanceVersionReader:
         }
 
     def _list_named(self, kind: bytes) -> Iterator[tuple[str, Entry]]:
-        for key, value in tree.scan(self._objects, self._root, kind, prefix_end(kind)):
+        for key, value in tree.scan_entries(self._objects, self._root, kind, find_prefix_end(kind)):
             yield key[1:].decode(), decode_entry(value)
 
-    def _get(self, key: bytes) -> Entry | None:
-        value = tree.get(self._objects, self._root, key)
+    def _get_entry(self, key: bytes) -> Entry | None:
+        value = tree.find_value(self._objects, self._root, key)
         return None if value is None else decode_entry(value)
 
 
@@ -350,13 +360,19 @@ class VersionsUntil(LanceVersionReader):
         super().__init__(objects, state)
         self._branch, self._newest = branch, newest
 
-    def get(self, branch: str, version: int) -> LanceTableVersion | None:
-        return None if branch == self._branch and version > self._newest else super().get(branch, version)
+    def get_version(self, branch: str, version: int) -> LanceTableVersion | None:
+        return (
+            None
+            if branch == self._branch and version > self._newest
+            else super().get_version(branch, version)
+        )
 
-    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, LanceTableVersion]]:
+    def list_versions(
+        self, branch: str = MAIN, below: int | None = None
+    ) -> Iterator[tuple[int, LanceTableVersion]]:
         if branch == self._branch:
             below = self._newest + 1 if below is None else min(below, self._newest + 1)
-        return super().all(branch, below)
+        return super().list_versions(branch, below)
 
 
 def decode_entry(value: object) -> Entry:
@@ -383,7 +399,9 @@ def apply_changes(
     root, blobs = tree.apply_changes(
         objects, state.root, _encode_recent(state.recent) | _encode_changes(changes)
     )
-    named = (version_of(key) for key, version in changes.items() if isinstance(version, LanceTableVersion))
+    named = (
+        parse_version_key(key) for key, version in changes.items() if isinstance(version, LanceTableVersion)
+    )
     newest = max(
         (
             state.newest,
@@ -393,7 +411,7 @@ def apply_changes(
     return msgspec.structs.replace(state, root=root, newest=newest, recent=()), blobs
 
 
-def with_next(
+def add_next_version(
     objects: Objects, content: LanceTable, state: LanceState, entry: RecentVersion
 ) -> tuple[LanceTable, dict[ObjectId, bytes]]:
     """A table with the next version of one of Lance's branches, and new nodes of its tree, if there are any.
@@ -401,29 +419,31 @@ def with_next(
     Only when there are too many others beside the tree do they go into it.
     """
     newest = entry.number if entry.branch == MAIN else state.newest
-    grown = with_state(content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, entry)))
+    grown = encode_state_into_table(
+        content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, entry))
+    )
     if len(grown.state) <= STATE_MAX_BYTES or not state.recent:
         return grown, {}
     root, blobs = tree.apply_changes(objects, state.root, _encode_recent(state.recent))
-    return with_state(
+    return encode_state_into_table(
         content, msgspec.structs.replace(state, root=root, newest=newest, recent=(entry,))
     ), blobs
 
 
-def keys_differing(objects: Objects, before: LanceState, after: LanceState) -> list[bytes]:
+def list_differing_keys(objects: Objects, before: LanceState, after: LanceState) -> list[bytes]:
     """The keys of all entries that differ between two states, with some that do not."""
-    keys = dict.fromkeys(tree.diff(objects, before.root, after.root))
+    keys = dict.fromkeys(tree.diff_trees(objects, before.root, after.root))
     return [*(keys | dict.fromkeys((*_encode_recent(before.recent), *_encode_recent(after.recent))))]
 
 
 def _encode_recent(recent: Iterable[RecentVersion]) -> dict[bytes, Value | None]:
-    return {version_key(entry.branch, entry.number): encode(entry.version) for entry in recent}
+    return {encode_version_key(entry.branch, entry.number): encode(entry.version) for entry in recent}
 
 
 def _encode_changes(changes: Mapping[bytes, Entry | None]) -> dict[bytes, Value | None]:
     return {key: None if version is None else encode(version) for key, version in changes.items()}
 
 
-def folder_at(location: str, chain: str, branch: str = MAIN) -> str:
+def make_folder_url(location: str, chain: str, branch: str = MAIN) -> str:
     """The whole path or URL of the folder that a chain's dataset is at."""
-    return f"{location}/{folder_of(chain, branch)}".rstrip("/")
+    return f"{location}/{make_branch_folder(chain, branch)}".rstrip("/")

@@ -13,28 +13,28 @@ import msgspec
 
 from penstock.formats.lance.branch_chains import OwnedChain
 from penstock.formats.lance.graft import OF_ROWS, PLAIN, GraftRefused, SideHistory, check_operations
-from penstock.formats.lance.lineage import Lineage, rewrites_in
+from penstock.formats.lance.lineage import Lineage, find_rewrites
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.merge_sides import (
     NumberedVersion,
     SidesHistory,
     TableSide,
-    beside,
-    comes_from,
-    compared_versions,
-    has_arrived,
-    has_undone,
-    history_since,
-    includes,
-    is_same,
-    newest_states,
-    parted_at,
-    standing_versions,
+    find_history_since,
+    find_parting_version,
+    find_sides_at_common_versions,
+    has_undone_version,
+    has_version_arrived,
+    includes_version,
+    is_based_on,
+    is_same_version,
+    list_standing_versions,
+    list_versions_to_compare,
+    select_newest_states,
 )
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.removals import LaterChanges, LaterLanceVersions, MergedChanges
-from penstock.formats.lance.reversal import commit_rows
-from penstock.formats.lance.row_sets import RowSet, all_rows
+from penstock.formats.lance.reversal import find_commit_rows
+from penstock.formats.lance.row_sets import RowSet, unite_row_sets
 from penstock.formats.lance.state import (
     Changes,
     LanceTableVersion,
@@ -43,15 +43,15 @@ from penstock.formats.lance.state import (
     OwnTag,
     RowTrace,
     apply_changes,
-    branch_key,
-    branch_of,
-    keys_differing,
-    tag_key,
-    version_key,
-    version_of,
-    with_state,
+    encode_branch_key,
+    encode_state_into_table,
+    encode_tag_key,
+    encode_version_key,
+    list_differing_keys,
+    parse_branch_key,
+    parse_version_key,
 )
-from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, refusal
+from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, make_refusal
 from penstock.kernel.format import AppliedChange, FormatRefused, PathClash
 from penstock.kernel.objects import Objects
 
@@ -84,17 +84,19 @@ class TableMerge:
         self._goes_on = False
         """Whether there are versions that are written for the chain."""
 
-    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> AppliedChange:
+    def merge_table(
+        self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()
+    ) -> AppliedChange:
         """The table with what became of a base on the other side.
 
         ``others`` are further states that both sides come from, where merges crossed.
         """
         self._others = others
-        keys = keys_differing(self._objects, base.state, source.state)
+        keys = list_differing_keys(self._objects, base.state, source.state)
         self._merge_versions(base, source, MAIN)
-        for name in _branches_of(keys):
+        for name in _list_branches(keys):
             self._merge_branch(base, source, name)
-        self._merge_tags(base.versions.tags(), source)
+        self._merge_tags(base.versions.list_tags(), source)
         self._forget_removed_versions(base, source, keys)
         self._check_dropped()
         old_properties, new_properties = base.state.properties, source.state.properties
@@ -102,30 +104,30 @@ class TableMerge:
             self._merge_property(name, old_properties.get(name), new_properties.get(name))
         return self._build_result()
 
-    def restore(self, side: TableSide) -> AppliedChange:
+    def restore_table(self, side: TableSide) -> AppliedChange:
         """The table as it was in a wanted state."""
-        source, newest = side.newest(), self._here.newest()
+        source, newest = side.find_newest(), self._here.find_newest()
         if source is None and newest is not None:
             raise FormatRefused(
                 "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
-        if source is not None and not is_same(source, newest):
-            self._add(self._landing.whole(source, newest, None), MAIN)
-        for name in self._here.versions.branches().keys() | side.versions.branches().keys():
-            if self._here.own(name) == side.own(name):
+        if source is not None and not is_same_version(source, newest):
+            self._add_version(self._landing.write_whole_version(source, newest, None), MAIN)
+        for name in self._here.versions.list_branches().keys() | side.versions.list_branches().keys():
+            if self._here.get_own_state(name) == side.get_own_state(name):
                 continue
-            if side.versions.branch(name) is None:
+            if side.versions.get_branch(name) is None:
                 self._drop_branch(name)
-            elif self._here.versions.branch(name) is None:
+            elif self._here.versions.get_branch(name) is None:
                 self._take_branch(side, name)
             else:
                 raise FormatRefused(f"had Lance's own branch '{name}' changed since, which cannot be undone")
-        self._merge_tags(self._here.versions.tags(), side)
+        self._merge_tags(self._here.versions.list_tags(), side)
         self._check_dropped()
         self._properties = dict(side.state.properties)
         return self._build_result()
 
-    def revert(self, side: TableSide, before: TableSide) -> AppliedChange:
+    def revert_table(self, side: TableSide, before: TableSide) -> AppliedChange:
         """The table without what one commit did, which led from one state to another.
 
         ``IrreversibleCommit``, ``UnknownPlacement`` or ``Damaged`` if rows cannot be undone,
@@ -133,9 +135,9 @@ class TableMerge:
         """
         self._both_sides = "since the commit"
         self._revert_versions(side, before, MAIN)
-        for name in _branches_of(keys_differing(self._objects, before.state, side.state)):
+        for name in _list_branches(list_differing_keys(self._objects, before.state, side.state)):
             self._revert_branch(side, before, name)
-        self._merge_tags(side.versions.tags(), before)
+        self._merge_tags(side.versions.list_tags(), before)
         self._check_dropped()
         old_properties, new_properties = side.state.properties, before.state.properties
         for name in old_properties.keys() | new_properties.keys():
@@ -143,7 +145,7 @@ class TableMerge:
         return self._build_result()
 
     def _revert_branch(self, side: TableSide, before: TableSide, name: str) -> None:
-        old_branch, new_branch, now = (side.own(name) for side in (side, before, self._here))
+        old_branch, new_branch, now = (side.get_own_state(name) for side in (side, before, self._here))
         if new_branch in (old_branch, now):
             return
         if None not in (old_branch[0], new_branch[0], now[0]):
@@ -156,54 +158,56 @@ class TableMerge:
             self._take_branch(before, name)
 
     def _revert_versions(self, finished_side: TableSide, before: TableSide, branch: str) -> None:
-        old_version, version, now = (side.newest(branch) for side in (finished_side, before, self._here))
-        if is_same(old_version, version) or is_same(now, version):
+        old_version, version, now = (side.find_newest(branch) for side in (finished_side, before, self._here))
+        if is_same_version(old_version, version) or is_same_version(now, version):
             return
         if old_version is None or version is None or now is None:
             raise FormatRefused(
                 "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
-        if is_same(now, old_version):
-            self._add(self._landing.whole(version, now, None, branch), branch)
+        if is_same_version(now, old_version):
+            self._add_version(self._landing.write_whole_version(version, now, None, branch), branch)
             return
-        compared = compared_versions([before, finished_side, self._here], branch)
-        lineage = self._landing.lineage(rewrites_in(compared), branch)
-        own = history_since(finished_side, before, branch)
-        commit = commit_rows(lineage, own)
-        later: LaterChanges | None = self._later_versions(finished_side, lineage, branch)
+        compared = list_versions_to_compare([before, finished_side, self._here], branch)
+        lineage = self._landing.open_lineage(find_rewrites(compared), branch)
+        own = find_history_since(finished_side, before, branch)
+        commit = find_commit_rows(lineage, own)
+        later: LaterChanges | None = self._find_later_versions(finished_side, lineage, branch)
         if later is None:
-            side = self._landing.side(now, branch)
-            later = MergedChanges(lineage, history_since(self._here, finished_side, branch), own, side)
+            side = self._landing.read_side(now, branch)
+            later = MergedChanges(lineage, find_history_since(self._here, finished_side, branch), own, side)
         landed = self._landing.write_reversal((version, old_version), now, lineage, commit, later, branch)
         if landed is not None:
-            self._add(landed, branch)
+            self._add_version(landed, branch)
 
-    def _later_versions(self, side: TableSide, lineage: Lineage, branch: str) -> LaterLanceVersions | None:
+    def _find_later_versions(
+        self, side: TableSide, lineage: Lineage, branch: str
+    ) -> LaterLanceVersions | None:
         """The versions that came after a state, with that one; ``None`` if it is of another chain.
 
         One that is the same as that state, and did not come from it, may be of before: versions that follow
         it here may be such that the commit was made on top of.
         """
-        old_newest = side.newest(branch)
+        old_newest = side.find_newest(branch)
         assert old_newest is not None
-        has_own = self._here.has(old_newest, branch)
+        has_own = self._here.has_version(old_newest, branch)
         versions: list[NumberedVersion] = []
-        for version, is_next in standing_versions(self._here, branch):
+        for version, is_next in list_standing_versions(self._here, branch):
             if not is_next:
                 return None
             versions.append(version)
-            if is_same(version, old_newest) or (has_own and version.number <= old_newest.number):
+            if is_same_version(version, old_newest) or (has_own and version.number <= old_newest.number):
                 if (
                     not has_own
-                    and not has_arrived(version, old_newest)
-                    and not has_arrived(old_newest, version)
+                    and not has_version_arrived(version, old_newest)
+                    and not has_version_arrived(old_newest, version)
                 ):
                     return None
-                is_undone = not is_same(version, old_newest)
+                is_undone = not is_same_version(version, old_newest)
                 return LaterLanceVersions(
                     versions[::-1],
                     lineage,
-                    lambda each: self._landing.side(each, branch),
+                    lambda each: self._landing.read_side(each, branch),
                     is_undone=is_undone,
                 )
         return None
@@ -212,57 +216,60 @@ class TableMerge:
 
     def _merge_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
         """What became of one of Lance's branches, on top of what it is here."""
-        old_version, version, now = (side.newest(branch) for side in (base, source, self._here))
-        if version is None or is_same(version, old_version) or is_same(version, now):
+        old_version, version, now = (side.find_newest(branch) for side in (base, source, self._here))
+        if version is None or is_same_version(version, old_version) or is_same_version(version, now):
             return
         is_again = False
-        if includes(self._here, source, version, branch):
-            is_again = self._is_part and has_undone(self._here, version, branch)
+        if includes_version(self._here, source, version, branch):
+            is_again = self._is_part and has_undone_version(self._here, version, branch)
             if not is_again:
                 return
-        if is_same(now, old_version) and self._take_versions(source, now, branch):
+        if is_same_version(now, old_version) and self._take_versions(source, now, branch):
             return
-        history = history_since(source, base, branch)
-        if is_same(now, old_version):
-            compared = compared_versions((self._here, source), branch)
-            trace = self._landing.trace_of_whole(version, now, history, compared, branch)
-            arrived = self._merge_record(history, trace, version)
-            parted = parted_at(source, base, branch)
-            self._add(self._landing.whole(version, now, arrived, branch, parted), branch)
+        history = find_history_since(source, base, branch)
+        if is_same_version(now, old_version):
+            compared = list_versions_to_compare((self._here, source), branch)
+            trace = self._landing.trace_whole_version(version, now, history, compared, branch)
+            arrived = self._make_merge_record(history, trace, version)
+            parted = find_parting_version(source, base, branch)
+            self._add_version(
+                self._landing.write_whole_version(version, now, arrived, branch, parted), branch
+            )
             return
         if old_version is None or now is None:
             raise FormatRefused(f"got its first version on both sides; {WAY_OUT}")
-        if (landed := self._graft(base, source, history, branch, is_again=is_again)) is not None:
-            self._add(landed, branch)
+        if (landed := self._graft_changes(base, source, history, branch, is_again=is_again)) is not None:
+            self._add_version(landed, branch)
 
-    def _graft(
+    def _graft_changes(
         self, base: TableSide, source: TableSide, history: SidesHistory, branch: str, *, is_again: bool
     ) -> NumberedVersion | None:
         """What was done on the other side and what was done here, together.
 
         ``is_again`` tells that it is a commit that was here, and was reverted.
         """
-        old_version, version, now = (side.newest(branch) for side in (base, source, self._here))
+        old_version, version, now = (side.find_newest(branch) for side in (base, source, self._here))
         assert old_version is not None
         assert version is not None
         assert now is not None
-        mine = history_since(self._here, base, branch)
+        mine = find_history_since(self._here, base, branch)
         try:
             is_below = self._is_target_rebased(history, mine, source)
             check_operations(
                 *(history.operations for history in ((mine, history) if is_below else (history, mine)))
             )
         except GraftRefused as problem:
-            raise refusal(problem, self._here.content.location) from None
+            raise make_refusal(problem, self._here.content.location) from None
         states = [base, *self._others]
         if not self._is_part:  # of a commit nothing comes but what it did to the state before it
-            states = newest_states(
-                [*states, *beside(base, self._here, source, self._objects, branch)], branch
+            states = select_newest_states(
+                [*states, *find_sides_at_common_versions(base, self._here, source, self._objects, branch)],
+                branch,
             )
-        compared = compared_versions([*states, self._here, source], branch)
-        lineage = self._landing.lineage(rewrites_in(compared), branch)
+        compared = list_versions_to_compare([*states, self._here, source], branch)
+        lineage = self._landing.open_lineage(find_rewrites(compared), branch)
         here, their_history = (
-            _side_history(lineage, side, history, states, branch)
+            _make_side_history(lineage, side, history, states, branch)
             for side, history in ((self._here, mine), (source, history))
         )
         if is_again and here.changes is None:
@@ -277,11 +284,11 @@ class TableMerge:
             and their_history.changes is not None
             and their_history.changes.has_reverts
         ):
-            strange = self._rows_removed_elsewhere(lineage, base, branch)
-        arrived = self._merge_record(history, None, version)
+            strange = self._find_rows_removed_elsewhere(lineage, base, branch)
+        arrived = self._make_merge_record(history, None, version)
         bases = [
-            (version, _removed_rows(lineage, state, states, branch))
-            for state, version in _newest_versions(states, branch)
+            (version, _find_removed_rows(lineage, state, states, branch))
+            for state, version in _list_newest_versions(states, branch)
         ]
         mover, ground = (version, their_history), (now, here)
         if is_below:
@@ -290,16 +297,16 @@ class TableMerge:
             bases, mover, ground, now, lineage, arrived, history, branch, is_again=is_again, strange=strange
         )
 
-    def _rows_removed_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
+    def _find_rows_removed_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
         """The rows that another side had and removed since it parted from this one."""
-        changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
+        changes = lineage.find_row_changes(lineage.trace_rows(find_history_since(base, self._here, branch)))
         if changes is None:
             raise FormatRefused(
                 "cannot get the revert on this branch: its history differs from that of the branch where "
                 "the revert was made, and was cleaned up in part; revert the original commit on this "
                 "branch instead"
             )
-        return changes.removed_rows()
+        return changes.list_removed_rows()
 
     def _is_target_rebased(self, history: SidesHistory, mine: SidesHistory, source: TableSide) -> bool:
         """Whether what was done here is put on top of the other side's newest version.
@@ -316,7 +323,7 @@ class TableMerge:
         may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
         return may_go and ManifestOperation.REWRITE not in ours  # it would be undone
 
-    def _merge_record(
+    def _make_merge_record(
         self, history: SidesHistory, trace: RowTrace | None, version: NumberedVersion
     ) -> MergeArrivals:
         """The record of a merge: operations, fragments and trace that arrive with the other side's newest
@@ -331,48 +338,48 @@ class TableMerge:
     def _take_versions(self, source: TableSide, now: NumberedVersion | None, branch: str) -> bool:
         """Take the versions of the other side as they are, if they were written for this chain."""
         coming: list[NumberedVersion] = []
-        for version in source.all(branch):
+        for version in source.list_versions(branch):
             if now is not None and version.number <= now.number:
                 break
             coming.append(version)
-        follows = now is None or source.has(now, branch)
+        follows = now is None or source.has_version(now, branch)
         if not follows or any(version.version.chain != self._chain.folder for version in coming):
             return False
         for version in coming:
-            self._add(version, branch)
+            self._add_version(version, branch)
         return True
 
-    def _add(self, version: NumberedVersion, branch: str) -> None:
-        self._changes[version_key(branch, version.number)] = version.version
+    def _add_version(self, version: NumberedVersion, branch: str) -> None:
+        self._changes[encode_version_key(branch, version.number)] = version.version
         self._goes_on = True
 
     def _forget_removed_versions(self, base: TableSide, source: TableSide, keys: list[bytes]) -> None:
         """Forget versions that were forgotten on the other side, where nothing here leads to them."""
-        parted, newest = base.newest(), self._here.newest()
-        if parted is None or newest is None or not source.has(parted):
+        parted, newest = base.find_newest(), self._here.find_newest()
+        if parted is None or newest is None or not source.has_version(parted):
             return  # what the other side does not have may be of a chain that it never had
-        needed = {(tag.branch, tag.version) for tag in self._here.versions.tags().values()}
-        needed |= {(branch.parent, branch.version) for branch in self._here.versions.branches().values()}
+        needed = {(tag.branch, tag.version) for tag in self._here.versions.list_tags().values()}
+        needed |= {(branch.parent, branch.version) for branch in self._here.versions.list_branches().values()}
         needed |= {
             (change.branch, change.version) for change in self._changes.values() if isinstance(change, OwnTag)
         }
         for key in keys:
-            named = version_of(key)
+            named = parse_version_key(key)
             if named is None or named[0] != MAIN or named in needed or named[1] == newest.number:
                 continue
-            before = base.versions.get(*named)
-            is_gone = before is not None and source.versions.get(*named) is None
-            if is_gone and self._here.versions.get(*named) == before:
+            before = base.versions.get_version(*named)
+            is_gone = before is not None and source.versions.get_version(*named) is None
+            if is_gone and self._here.versions.get_version(*named) == before:
                 self._changes[key] = None
 
     # -- Lance's own branches and tags ---------------------------------------------------------------------
 
     def _merge_branch(self, base: TableSide, source: TableSide, name: str) -> None:
-        old_branch, new_branch, now = (side.own(name) for side in (base, source, self._here))
+        old_branch, new_branch, now = (side.get_own_state(name) for side in (base, source, self._here))
         if new_branch in (old_branch, now):
             return
-        sides = [side.newest(name) for side in (base, source, self._here)]
-        if now != old_branch and not (now[0] == old_branch[0] and is_same(sides[0], sides[2])):
+        sides = [side.find_newest(name) for side in (base, source, self._here)]
+        if now != old_branch and not (now[0] == old_branch[0] and is_same_version(sides[0], sides[2])):
             if any(side is None or side.version.chain != self._chain.folder for side in sides):
                 raise FormatRefused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
             self._merge_versions(base, source, name)
@@ -386,8 +393,8 @@ class TableMerge:
 
     def _take_branch(self, source: TableSide, name: str) -> None:
         """Take one of Lance's own branches as it is on the other side."""
-        for version in source.all(name):
-            if self._here.has(version, name):
+        for version in source.list_versions(name):
+            if self._here.has_version(version, name):
                 break
             if not self._chain.owner and version.version.chain:
                 raise FormatRefused(
@@ -395,22 +402,22 @@ class TableMerge:
                     "their files are in that branch's folder; create the branch here, repeat its changes, "
                     "and only then delete it there, which deletes its versions"
                 )
-            self._changes[version_key(name, version.number)] = version.version
-        self._changes[branch_key(name)] = source.versions.branch(name)
+            self._changes[encode_version_key(name, version.number)] = version.version
+        self._changes[encode_branch_key(name)] = source.versions.get_branch(name)
 
     def _drop_branch(self, name: str) -> None:
-        for version in self._here.all(name):
-            self._changes[version_key(name, version.number)] = None
-        self._changes[branch_key(name)] = None
+        for version in self._here.list_versions(name):
+            self._changes[encode_version_key(name, version.number)] = None
+        self._changes[encode_branch_key(name)] = None
 
     def _check_dropped(self) -> None:
         """``FormatRefused`` if a tag or a branch of the result leads to a branch that goes: who made it does
         not know."""
-        tags, branches = self._here.versions.tags(), self._here.versions.branches()
-        changes: Changes = {tag_key(name): tag for name, tag in tags.items()}
-        changes |= {branch_key(name): branch for name, branch in branches.items()}
+        tags, branches = self._here.versions.list_tags(), self._here.versions.list_branches()
+        changes: Changes = {encode_tag_key(name): tag for name, tag in tags.items()}
+        changes |= {encode_branch_key(name): branch for name, branch in branches.items()}
         changes |= self._changes
-        dropped = {name for name in branches if changes[branch_key(name)] is None}
+        dropped = {name for name in branches if changes[encode_branch_key(name)] is None}
         for tag in changes.values():
             leads_to = (
                 tag.branch if isinstance(tag, OwnTag) else tag.parent if isinstance(tag, OwnBranch) else ""
@@ -424,7 +431,7 @@ class TableMerge:
 
     def _merge_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
         """Take the tags that differ from what they were before on the other side."""
-        tags, here = source.versions.tags(), self._here.versions.tags()
+        tags, here = source.versions.list_tags(), self._here.versions.list_tags()
         for name in before.keys() | tags.keys():
             old_tag, comes, now = before.get(name), tags.get(name), here.get(name)
             if comes in (old_tag, now):
@@ -434,22 +441,24 @@ class TableMerge:
                 raise FormatRefused(
                     f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash]
                 )
-            self._changes[tag_key(name)] = None if comes is None else self._copy_tag(name, comes, source)
+            self._changes[encode_tag_key(name)] = (
+                None if comes is None else self._copy_tag(name, comes, source)
+            )
 
     def _copy_tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
         """A tag of the other side, at the same version here."""
-        version = source.versions.get(tag.branch, tag.version)
+        version = source.versions.get_version(tag.branch, tag.version)
         if version is None:
             raise FormatRefused(
                 f"has a tag '{name}' on the source branch that points to no version; delete it there"
             )
         meant = NumberedVersion(tag.version, version)
-        landed = self._changes.get(version_key(tag.branch, tag.version))
-        if landed == version or (landed is None and self._here.has(meant, tag.branch)):
+        landed = self._changes.get(encode_version_key(tag.branch, tag.version))
+        if landed == version or (landed is None and self._here.has_version(meant, tag.branch)):
             return tag
         if tag.branch == MAIN:
-            for candidate in (*self._landed_versions(), self._here.newest()):
-                if candidate is not None and is_same(candidate, meant):
+            for candidate in (*self._list_landed_versions(), self._here.find_newest()):
+                if candidate is not None and is_same_version(candidate, meant):
                     return msgspec.structs.replace(tag, version=candidate.number)
         raise FormatRefused(
             f"has a tag '{name}' on the source branch, at version {tag.version}, which the merge does "
@@ -457,9 +466,9 @@ class TableMerge:
             "delete the tag there, or move it to the newest version"
         )
 
-    def _landed_versions(self) -> list[NumberedVersion]:
+    def _list_landed_versions(self) -> list[NumberedVersion]:
         """The versions that this merge adds to Lance's main branch."""
-        named = ((version_of(key), version) for key, version in self._changes.items())
+        named = ((parse_version_key(key), version) for key, version in self._changes.items())
         return [
             NumberedVersion(at[1], version)
             for at, version in named
@@ -485,38 +494,40 @@ class TableMerge:
         state = msgspec.structs.replace(state, properties=self._properties)
         if self._goes_on:
             state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
-        return AppliedChange(with_state(self._here.content, state), blobs)
+        return AppliedChange(encode_state_into_table(self._here.content, state), blobs)
 
 
 def has_same_names(side: TableSide, other: TableSide) -> bool:
     """Whether all is the same on two sides beside the versions of Lance's main branch."""
-    branches = side.versions.branches()
+    branches = side.versions.list_branches()
     return (
         side.state.properties == other.state.properties
-        and side.versions.tags() == other.versions.tags()
-        and branches == other.versions.branches()
-        and all(side.own(name) == other.own(name) for name in branches)
+        and side.versions.list_tags() == other.versions.list_tags()
+        and branches == other.versions.list_branches()
+        and all(side.get_own_state(name) == other.get_own_state(name) for name in branches)
     )
 
 
-def _newest_versions(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSide, NumberedVersion]]:
+def _list_newest_versions(
+    states: Sequence[TableSide], branch: str
+) -> Iterator[tuple[TableSide, NumberedVersion]]:
     """The newest version of each of some states, those that are the same once."""
     versions: list[NumberedVersion] = []
     for state in states:
-        newest = state.newest(branch)
+        newest = state.find_newest(branch)
         if newest is not None and newest not in versions:
             versions.append(newest)
             yield state, newest
 
 
-def _side_history(
+def _make_side_history(
     lineage: Lineage, side: TableSide, history: SidesHistory, states: Sequence[TableSide], branch: str
 ) -> SideHistory:
-    trace = lineage.trace(history)
-    unknown = [state for state in states if not comes_from(side, state, branch)]
+    trace = lineage.trace_rows(history)
+    unknown = [state for state in states if not is_based_on(side, state, branch)]
     return SideHistory(
         frozenset(history.operations),
-        lineage.changes(trace),
+        lineage.find_row_changes(trace),
         ManifestOperation.UPDATE in history.operations and (trace is None or trace.has_inserts),
         frozenset(history.taken_marks),
         not unknown,
@@ -530,27 +541,29 @@ def _find_replaced_rows(
     """The rows that some states have put in the place of others, and a side has not; ``None`` if unknown."""
     row_sets: list[RowSet] = []
     for state in states:
-        changes = lineage.changes(lineage.trace(history_since(state, side, branch)))
+        changes = lineage.find_row_changes(lineage.trace_rows(find_history_since(state, side, branch)))
         if changes is None:
             return None
         row_sets += [change.added for change in changes.updates.values()]
-    return all_rows(row_sets)
+    return unite_row_sets(row_sets)
 
 
-def _removed_rows(lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str) -> RowSet:
+def _find_removed_rows(
+    lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str
+) -> RowSet:
     """The rows that a common state has removed and another common state may have."""
     row_sets: list[RowSet] = []
     for other in others:
         if other is not state:
-            changes = lineage.changes(lineage.trace(history_since(state, other, branch)))
-            row_sets.append({} if changes is None else changes.removed_rows())
-    return all_rows(row_sets)
+            changes = lineage.find_row_changes(lineage.trace_rows(find_history_since(state, other, branch)))
+            row_sets.append({} if changes is None else changes.list_removed_rows())
+    return unite_row_sets(row_sets)
 
 
-def _branches_of(keys: list[bytes]) -> list[str]:
+def _list_branches(keys: list[bytes]) -> list[str]:
     """Lance's own branches, but the main one, that keys of a tree are about."""
-    versions = {named[0] for key in keys if (named := version_of(key)) is not None}
-    branches = {name for key in keys if (name := branch_of(key)) is not None}
+    versions = {named[0] for key in keys if (named := parse_version_key(key)) is not None}
+    branches = {name for key in keys if (name := parse_branch_key(key)) is not None}
     return sorted((versions | branches) - {MAIN})
 
 

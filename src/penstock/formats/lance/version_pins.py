@@ -20,8 +20,8 @@ from penstock.errors import OutcomeUnknown
 from penstock.formats.lance.merge_sides import NumberedVersion
 from penstock.formats.lance.names import MAIN, PINS, REFS_OF_TAGS, STAGING
 from penstock.formats.lance.state import LanceVersionReader
-from penstock.model.clock import utc
-from penstock.model.encoding import digest
+from penstock.model.clock import to_utc_datetime
+from penstock.model.encoding import hash_parts
 from penstock.storage.places import Place
 
 MARK: Final = "penstock"
@@ -30,10 +30,10 @@ WHY: Final = "commits of the lake have this version; penstock sweep removes the 
 """For whoever lists a table's tags."""
 
 
-def pin(place: Place, version: NumberedVersion, branch: str, now_us: int) -> None:
+def write_pin(place: Place, version: NumberedVersion, branch: str, now_us: int) -> None:
     """Keep a version, of one of Lance's own branches in a chain, from being cleaned up. Raises as storage
     does; one that is pinned already stays so."""
-    time = utc(now_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    time = to_utc_datetime(now_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
     tag_fields: dict[str, object] = {
         "branch": branch or None,
         "version": version.number,
@@ -42,7 +42,7 @@ def pin(place: Place, version: NumberedVersion, branch: str, now_us: int) -> Non
         "manifestSize": version.version.size,
         "metadata": {MARK: WHY},
     }
-    name = f"{version.version.chain}{REFS_OF_TAGS}{pin_name(branch, version.number)}.json"
+    name = f"{version.version.chain}{REFS_OF_TAGS}{make_pin_name(branch, version.number)}.json"
     with suppress(OutcomeUnknown):
         place.create(name, msgspec.json.encode(tag_fields))
         return
@@ -50,13 +50,13 @@ def pin(place: Place, version: NumberedVersion, branch: str, now_us: int) -> Non
         raise OutcomeUnknown(f"it is not known whether {place.url}/{name} was written; try again")
 
 
-def pin_name(branch: str, number: int) -> str:
+def make_pin_name(branch: str, number: int) -> str:
     """The name of the tag that pins a version of one of Lance's own branches."""
-    own = f"{digest('lance pin', branch.encode()).hex()[:8]}-" if branch else ""
+    own = f"{hash_parts('lance pin', branch.encode()).hex()[:8]}-" if branch else ""
     return f"{PINS}{own}{number}"
 
 
-def predecessor(
+def find_version_to_pin(
     place: Place, versions: LanceVersionReader, branch: str, number: int
 ) -> tuple[str, NumberedVersion] | None:
     """The version, and Lance's own branch of it, that may be cleaned up once a version of a branch is seen.
@@ -64,11 +64,11 @@ def predecessor(
     That is the one before it which is where Lance looks: a transaction has its versions elsewhere. The first
     one of a branch of Lance's own comes after the one that it forks from.
     """
-    for before, version in versions.all(branch, number):
-        if STAGING not in version.staged or place.size(version.place(branch, before)) is not None:
+    for before, version in versions.list_versions(branch, number):
+        if STAGING not in version.staged or place.size(version.promoted_path(branch, before)) is not None:
             return branch, NumberedVersion(before, version)
-    own = versions.branch(branch) if branch != MAIN else None
-    parent = None if own is None else versions.get(own.parent, own.version)
+    own = versions.get_branch(branch) if branch != MAIN else None
+    parent = None if own is None else versions.get_version(own.parent, own.version)
     return None if own is None or parent is None else (own.parent, NumberedVersion(own.version, parent))
 
 
@@ -78,7 +78,7 @@ def is_pin(name: str, fields: Mapping[str, Any]) -> bool:
     return name.startswith(PINS) and isinstance(metadata, dict) and MARK in metadata
 
 
-def pinned_version(fields: Mapping[str, Any]) -> tuple[str, int] | None:
+def parse_pin(fields: Mapping[str, Any]) -> tuple[str, int] | None:
     """Lance's own branch and the number that a pin's file says; ``None`` if it says none."""
     branch, number = fields.get("branch") or MAIN, fields.get("version")
     return (branch, number) if isinstance(branch, str) and isinstance(number, int) else None

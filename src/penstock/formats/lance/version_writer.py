@@ -18,39 +18,45 @@ import msgspec
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.branch_chains import OwnedChain
 from penstock.formats.lance.deletions import pack_deletions, read_deletions
-from penstock.formats.lance.fragments import FolderVersion, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, list_fragments
 from penstock.formats.lance.graft import (
     BaseState,
     FileCopy,
     GraftRefused,
     GraftResult,
     SideHistory,
-    graft,
-    marks_between,
+    graft_changes,
+    list_marks_between,
 )
-from penstock.formats.lance.lineage import Lineage, LineageReaders, rewrites_in
+from penstock.formats.lance.lineage import Lineage, LineageReaders, find_rewrites
 from penstock.formats.lance.manifest_reader import Manifests
-from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.names import LINES, MAIN, staged_name
+from penstock.formats.lance.names import LINES, MAIN, make_staged_path
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import (
     BASE_OF_INDEX,
     INDEX_NAME,
     INDEX_UUID,
     UnknownPlacement,
-    copy_id,
-    index_id,
     is_copy,
+    make_copy_id,
+    make_index_id,
     move_to_folder,
-    without_idle,
+    remove_idle_bases,
 )
 from penstock.formats.lance.removals import LaterChanges
-from penstock.formats.lance.reversal import CommitRows, RevertStates, reverse
+from penstock.formats.lance.reversal import CommitRows, RevertStates, reverse_commit
 from penstock.formats.lance.row_sets import Ranges, RowSet
 from penstock.formats.lance.row_versions import renumber_row_versions
-from penstock.formats.lance.state import LanceTableVersion, MergeArrivals, RowTrace, VersionPointer, folder_at
-from penstock.formats.lance.version_pins import pin
+from penstock.formats.lance.state import (
+    LanceTableVersion,
+    MergeArrivals,
+    RowTrace,
+    VersionPointer,
+    make_folder_url,
+)
+from penstock.formats.lance.version_pins import write_pin
 from penstock.kernel.format import FormatRefused
 from penstock.storage.places import Place, Places
 
@@ -76,12 +82,12 @@ class VersionWriter:
         is_dry: bool = False,
     ) -> None:
         """``is_dry`` tells that nothing is to be written, because it is only asked what would come of it."""
-        self._place, self._manifests, self._location = places.at(location), manifests, location
+        self._place, self._manifests, self._location = places.open_place(location), manifests, location
         self._moved = places.moved
         self._chain, self._attempt, self._now_us = chain, f"{attempt}-{uuid4().hex}", now_us
         self._is_dry = is_dry
 
-    def whole(
+    def write_whole_version(
         self,
         source: NumberedVersion,
         newest: NumberedVersion | None,
@@ -96,30 +102,32 @@ class VersionWriter:
         """
         old_side = self._read_folder_version(source, branch)
         before = None if newest is None else self._read_folder_version(newest, branch).manifest
-        folder = folder_at(self._location, self._chain.folder, branch)
+        folder = make_folder_url(self._location, self._chain.folder, branch)
         try:
             manifest = move_to_folder(old_side.manifest, old_side.folder, folder)
             if old_side.folder != folder:
                 manifest = renumber_row_versions(manifest, before, parted)
             if not self._chain.folder and branch == MAIN:
-                manifest = self._with_indexes(manifest, before)
+                manifest = self._move_indexes(manifest, before)
         except UnknownPlacement as problem:
             raise FormatRefused(f"{problem}, so it cannot be merged into another branch") from None
         if before is not None:
-            manifest = manifest.numbered_after(before)
-            message = transaction(
+            manifest = manifest.continue_numbers(before)
+            message = make_transaction(
                 ManifestOperation.RESTORE,
                 before.version,
                 str(uuid4()),
-                ProtobufMessage.of((1, source.number)),
+                ProtobufMessage.from_fields((1, source.number)),
                 {},
             )
         else:
-            message = transaction(ManifestOperation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
-        self._pin(source, branch)
-        return self._stage(manifest, newest, branch, message, arrived, source.state)
+            message = make_transaction(
+                ManifestOperation.OVERWRITE, 0, str(uuid4()), manifest.make_overwrite_operation(), {}
+            )
+        self._pin_files(source, branch)
+        return self._stage_version(manifest, newest, branch, message, arrived, source.state)
 
-    def lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str = MAIN) -> Lineage:
+    def open_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str = MAIN) -> Lineage:
         """Where rows are, as far as some versions moved them. ``FormatRefused`` if one of these cannot be
         read."""
         try:
@@ -135,7 +143,7 @@ class VersionWriter:
             rewrites,
         )
 
-    def trace_of_whole(
+    def trace_whole_version(
         self,
         source: NumberedVersion,
         newest: NumberedVersion | None,
@@ -148,12 +156,12 @@ class VersionWriter:
         ``apart`` are the versions that only one of both sides has.
         """
         try:
-            lineage = self._read_lineage(rewrites_in(apart), branch)
+            lineage = self._read_lineage(find_rewrites(apart), branch)
             if newest is not None:
-                lineage.compare(
+                lineage.find_rows_of_one_side(
                     self._read_folder_version(source, branch), self._read_folder_version(newest, branch)
                 )
-            return lineage.trace(history)
+            return lineage.trace_rows(history)
         except (UnknownPlacement, FormatRefused, Damaged):
             return None
 
@@ -180,13 +188,13 @@ class VersionWriter:
         reverted, and ``strange`` are rows that a repeated revert may bring, but not to here.
         ``FormatRefused`` if it cannot be, ``None`` if a commit is repeated that is here already.
         """
-        folder = folder_at(self._location, self._chain.folder, branch)
+        folder = make_folder_url(self._location, self._chain.folder, branch)
         ground = self._read_folder_version(onto[0], branch)
         try:
             ground = FolderVersion(move_to_folder(ground.manifest, ground.folder, folder), folder)
             parted = [BaseState(self._find_base(version, branch), removed) for version, removed in bases]
             receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
-            graft_result = graft(
+            graft_result = graft_changes(
                 parted,
                 self._read_folder_version(source[0], branch),
                 ground,
@@ -199,27 +207,27 @@ class VersionWriter:
             )
             manifest = graft_result.manifest
             if onto[0] is not newest and not self._chain.folder and branch == MAIN:
-                manifest = self._with_indexes(manifest, self._read_folder_version(newest, branch).manifest)
+                manifest = self._move_indexes(manifest, self._read_folder_version(newest, branch).manifest)
         except UnknownPlacement as problem:
             raise FormatRefused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except GraftRefused as problem:
-            raise refusal(problem, self._location) from None
+            raise make_refusal(problem, self._location) from None
         if not arrived.id and onto[0] is newest and not graft_result.is_changed:
             return None
         for version in (source[0], onto[0]):
-            self._pin(version, branch)
+            self._pin_files(version, branch)
         self._write_deletions(graft_result, folder)
         operation, what = graft_result.operation, graft_result.what
         if onto[0] is not newest:
-            manifest = manifest.numbered_after(self._read_folder_version(newest, branch).manifest)
-            operation, what = ManifestOperation.RESTORE, ProtobufMessage.of((1, newest.number))
-        message = transaction(operation, newest.number, str(uuid4()), what, {})
-        arrived = msgspec.structs.replace(arrived, trace=lineage.trace(history))
+            manifest = manifest.continue_numbers(self._read_folder_version(newest, branch).manifest)
+            operation, what = ManifestOperation.RESTORE, ProtobufMessage.from_fields((1, newest.number))
+        message = make_transaction(operation, newest.number, str(uuid4()), what, {})
+        arrived = msgspec.structs.replace(arrived, trace=lineage.trace_rows(history))
         if not arrived.id:
-            arrived = _with_marks(arrived, graft_result.added)
-        return self._stage(manifest, newest, branch, message, arrived, b"")
+            arrived = _add_marks(arrived, graft_result.added)
+        return self._stage_version(manifest, newest, branch, message, arrived, b"")
 
-    def side(self, version: NumberedVersion, branch: str = MAIN) -> FolderVersion:
+    def read_side(self, version: NumberedVersion, branch: str = MAIN) -> FolderVersion:
         """A version, as it is stored. ``Damaged`` if its manifest is gone."""
         return self._read_folder_version(version, branch)
 
@@ -237,9 +245,9 @@ class VersionWriter:
         As the next version here; ``None`` if nothing is left to be undone. ``IrreversibleCommit``,
         ``UnknownPlacement`` if it cannot be, ``Damaged`` if something that it needs is gone.
         """
-        folder = folder_at(self._location, self._chain.folder, branch)
+        folder = make_folder_url(self._location, self._chain.folder, branch)
         before, after, now = (self._read_folder_version(version, branch) for version in (*versions, newest))
-        graft_result = reverse(
+        graft_result = reverse_commit(
             RevertStates(
                 before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)
             ),
@@ -252,18 +260,18 @@ class VersionWriter:
         manifest = graft_result.manifest
         self._check_files(manifest, now, folder)
         if not self._chain.folder and branch == MAIN:
-            manifest = self._with_indexes(manifest, now.manifest)
+            manifest = self._move_indexes(manifest, now.manifest)
         for version in (versions[0], newest):
-            self._pin(version, branch)
+            self._pin_files(version, branch)
         self._write_deletions(graft_result, folder)
-        message = transaction(graft_result.operation, newest.number, str(uuid4()), graft_result.what, {})
-        return self._stage(manifest, newest, branch, message, None, b"")
+        message = make_transaction(graft_result.operation, newest.number, str(uuid4()), graft_result.what, {})
+        return self._stage_version(manifest, newest, branch, message, None, b"")
 
     def _check_files(self, manifest: Manifest, now: FolderVersion, folder: str) -> None:
         """``Damaged`` if a data file that comes back is gone: its rows would be lost without a word."""
-        current_files = {file for fragment in fragments_of(now) for file in fragment.files}
+        current_files = {file for fragment in list_fragments(now) for file in fragment.files}
         coming = {
-            file for fragment in fragments_of(FolderVersion(manifest, folder)) for file in fragment.files
+            file for fragment in list_fragments(FolderVersion(manifest, folder)) for file in fragment.files
         }
         for file in sorted(coming - current_files):
             if self._place.size(self._require_inside(file)) is None:
@@ -272,18 +280,18 @@ class VersionWriter:
                 )
 
     def _write_deletions(self, graft_result: GraftResult, folder: str) -> None:
-        self._copy(graft_result.copies, folder)
+        self._copy_files(graft_result.copies, folder)
         for name, places in () if self._is_dry else graft_result.deletions:
-            _create(self._place, self._require_inside(f"{folder}/{name}"), pack_deletions(places))
+            _create_file(self._place, self._require_inside(f"{folder}/{name}"), pack_deletions(places))
 
-    def _pin(self, version: NumberedVersion, branch: str) -> None:
+    def _pin_files(self, version: NumberedVersion, branch: str) -> None:
         """See that files of another chain which the new version names are not cleaned up there."""
         if version.version.chain != self._chain.folder and not self._is_dry:
-            pin(self._place, version, branch, self._now_us)
+            write_pin(self._place, version, branch, self._now_us)
 
     def _read_folder_version(self, version: NumberedVersion, branch: str) -> FolderVersion:
-        manifest = self._manifests.manifest(self._location, branch, version.number, version.version)
-        return FolderVersion(manifest, folder_at(self._location, version.version.chain, branch))
+        manifest = self._manifests.read_manifest(self._location, branch, version.number, version.version)
+        return FolderVersion(manifest, make_folder_url(self._location, version.version.chain, branch))
 
     def _read_folder_version_at(self, version_at: VersionPointer, branch: str) -> FolderVersion:
         version = LanceTableVersion(
@@ -314,7 +322,7 @@ class VersionWriter:
         except Damaged as problem:
             raise FormatRefused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
 
-    def _stage(
+    def _stage_version(
         self,
         manifest: Manifest,
         newest: NumberedVersion | None,
@@ -324,20 +332,20 @@ class VersionWriter:
         copied: bytes,
     ) -> NumberedVersion:
         number = 1 if newest is None else newest.number + 1
-        manifest = without_idle(manifest, f"{self._location}/{LINES}")
-        manifest = manifest.as_version(number, branch or None, message, self._now_us)
+        manifest = remove_idle_bases(manifest, f"{self._location}/{LINES}")
+        manifest = manifest.make_version(number, branch or None, message, self._now_us)
         if arrived is not None and not arrived.id:
-            arrived = self._with_taken(arrived, manifest, newest, branch)
+            arrived = self._note_taken_marks(arrived, manifest, newest, branch)
         if arrived is not None and len(arrived.taken) > TAKEN_MAX:
             raise FormatRefused(
                 f"would have {len(arrived.taken)} fragments from transplanted or rebased commits, and "
                 f"at most {TAKEN_MAX} are supported; merge branches instead of transplanting or "
                 "rebasing their commits"
             )
-        data = manifest.pack(self._moved)
-        name = staged_name(self._chain.folder, branch, self._attempt, number)
+        data = manifest.encode(self._moved)
+        name = make_staged_path(self._chain.folder, branch, self._attempt, number)
         if not self._is_dry:
-            _create(self._place, name, data)
+            _create_file(self._place, name, data)
         version = LanceTableVersion(
             chain=self._chain.folder,
             staged=name,
@@ -349,24 +357,24 @@ class VersionWriter:
             arrived=arrived,
             copied=copied,
         )
-        self._manifests.keep(version, data)  # of a dry run, too: what would change is told from it
+        self._manifests.cache_manifest(version, data)  # of a dry run, too: what would change is told from it
         return NumberedVersion(number, version)
 
-    def _with_taken(
+    def _note_taken_marks(
         self, arrived: MergeArrivals, manifest: Manifest, newest: NumberedVersion | None, branch: str
     ) -> MergeArrivals:
         """What came by a commit that was repeated, with the marks of the fragments that came with it."""
         before = None if newest is None else self._read_folder_version(newest, branch)
-        after = FolderVersion(manifest, folder_at(self._location, self._chain.folder, branch))
+        after = FolderVersion(manifest, make_folder_url(self._location, self._chain.folder, branch))
         try:
-            marks = marks_between(before, after)
+            marks = list_marks_between(before, after)
         except (UnknownPlacement, GraftRefused):
             return arrived  # nothing will ever be grafted onto it
-        return _with_marks(arrived, marks)
+        return _add_marks(arrived, marks)
 
     # -- copies --------------------------------------------------------------------------------------------
 
-    def _copy(self, copies: Iterable[FileCopy], folder: str) -> None:
+    def _copy_files(self, copies: Iterable[FileCopy], folder: str) -> None:
         """Copy small files to below a folder."""
         for source, name in () if self._is_dry else copies:
             (data,) = self._place.read([self._require_inside(source)])
@@ -374,31 +382,31 @@ class VersionWriter:
                 raise Damaged(
                     f"the deletion file {source} of a Lance table no longer exists", location=source
                 )
-            _create(self._place, self._require_inside(f"{folder}/{name}"), data)
+            _create_file(self._place, self._require_inside(f"{folder}/{name}"), data)
 
-    def _with_indexes(self, manifest: Manifest, before: Manifest | None) -> Manifest:
+    def _move_indexes(self, manifest: Manifest, before: Manifest | None) -> Manifest:
         """A manifest whose indexes all lie in the table's own folder, where this chain is.
 
         Compaction renews an index without bringing it home: what a table needs for filtered reads would be
         looked for at the old place, and not be there.
         """
         messages = () if before is None else before.indexes
-        home = {index_id(message) for message in messages if message.number(BASE_OF_INDEX) is None}
+        home = {make_index_id(message) for message in messages if message.get_number(BASE_OF_INDEX) is None}
         paths = {base.id: base.path for base in manifest.bases}
         copies: list[_IndexFile] = []
         indexes: list[ProtobufMessage] = []
         for index in manifest.indexes:
-            base = index.number(BASE_OF_INDEX)
-            if base is not None and index_id(index) not in home:
-                copy = next((identity for identity in home if is_copy(identity, index_id(index))), None)
-                new = copy_id(index_id(index)) if copy is None else copy
+            base = index.get_number(BASE_OF_INDEX)
+            if base is not None and make_index_id(index) not in home:
+                copy = next((identity for identity in home if is_copy(identity, make_index_id(index))), None)
+                new = make_copy_id(make_index_id(index)) if copy is None else copy
                 if copy is None:
-                    copies += self._files_of(index, paths.get(base, ""), new)
-                index = index.with_field(INDEX_UUID, ProtobufMessage.of((1, new.bytes)).pack())
-            indexes.append(index.with_field(BASE_OF_INDEX))
+                    copies += self._list_index_files(index, paths.get(base, ""), new)
+                index = index.replace_field(INDEX_UUID, ProtobufMessage.from_fields((1, new.bytes)).encode())
+            indexes.append(index.replace_field(BASE_OF_INDEX))
         size = sum(copy.size for copy in copies)
         if size > INDEXES_MAX_BYTES:
-            names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})
+            names = sorted({index.get_text(INDEX_NAME) or "" for index in manifest.indexes})
             raise FormatRefused(
                 f"has indexes of {size} bytes ({', '.join(names)}) that would have to be copied, and at most "
                 f"{INDEXES_MAX_BYTES} bytes are copied; drop them on the other side, and create them here "
@@ -408,17 +416,17 @@ class VersionWriter:
             self._place.put_pieces(
                 index_file.name, _read_pieces(self._place, index_file.source, index_file.size)
             )
-        return manifest.with_parts(indexes=indexes)
+        return manifest.replace_parts(indexes=indexes)
 
-    def _files_of(self, index: ProtobufMessage, base: str, new: UUID) -> list[_IndexFile]:
-        folder, name = self._require_inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
+    def _list_index_files(self, index: ProtobufMessage, base: str, new: UUID) -> list[_IndexFile]:
+        folder, name = self._require_inside(f"{base}/_indices/{make_index_id(index)}/"), f"_indices/{new}/"
         index_files = [
             _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
             for entry in self._place.list(folder)
         ]
         if not index_files:
             raise FormatRefused(
-                f"has an index '{index.text(INDEX_NAME)}' on the other side whose files no longer exist; "
+                f"has an index '{index.get_text(INDEX_NAME)}' on the other side whose files no longer exist; "
                 "drop it there, and merge again"
             )
         return index_files
@@ -446,7 +454,7 @@ TOLD_MAX: Final = 3
 """Of fragments that clash, so many are named."""
 
 
-def refusal(problem: GraftRefused, location: str) -> FormatRefused:
+def make_refusal(problem: GraftRefused, location: str) -> FormatRefused:
     """Why two sides do not go together, with some of the fragments that both changed, by their data files.
 
     It is about the table as a whole: nobody takes one side of a fragment.
@@ -462,11 +470,11 @@ def shorten_names(names: Sequence[str]) -> str:
     return ", ".join(names[:TOLD_MAX]) + more
 
 
-def _with_marks(arrived: MergeArrivals, marks: Iterable[bytes]) -> MergeArrivals:
+def _add_marks(arrived: MergeArrivals, marks: Iterable[bytes]) -> MergeArrivals:
     return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *sorted(marks)))))
 
 
-def _create(place: Place, name: str, data: bytes) -> None:
+def _create_file(place: Place, name: str, data: bytes) -> None:
     """Write a file whose name tells what is in it."""
     try:
         place.create(name, data)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import pa, schema_of
+from penstock.formats.rows.arrow_types import make_schema, pa
 from penstock.formats.rows.predicate_parser import parse_predicate
-from penstock.formats.rows.row_filter import rows_where
+from penstock.formats.rows.row_filter import select_matching_rows
 from penstock.model.keys import Key
 from penstock.model.similar_names import describe_names
 
@@ -22,8 +22,8 @@ def select_rows(key: Key, reader: Any, columns: Sequence[str] | None, where: str
     names = schema.names if columns is None else check_columns(key, schema, columns)
     if where is None:
         return _map_batches(reader, names, lambda batch: batch)
-    predicate = parse_predicate(where, schema_of(schema))
-    return _map_batches(reader, names, lambda batch: rows_where(predicate, batch))
+    predicate = parse_predicate(where, make_schema(schema))
+    return _map_batches(reader, names, lambda batch: select_matching_rows(predicate, batch))
 
 
 def filter_rows(reader: Any, columns: Sequence[str] | None, expression: Any) -> Any:
@@ -36,7 +36,7 @@ def filter_rows(reader: Any, columns: Sequence[str] | None, expression: Any) -> 
     return _map_batches(reader, reader.schema.names if columns is None else columns, keep)
 
 
-def first_rows(reader: Any, count: int) -> Any:
+def read_first_rows(reader: Any, count: int) -> Any:
     """So many rows of a stream at most, as a ``pyarrow.Table``. No further batch is read."""
     batches, missing = [], count
     while missing > 0 and (batch := next(reader, None)) is not None:
@@ -45,17 +45,17 @@ def first_rows(reader: Any, count: int) -> Any:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def named_columns(expression: Any, schema: Any) -> list[str]:
+def find_named_columns(expression: Any, schema: Any) -> list[str]:
     """The columns of a schema that an expression of Arrow's is about, which only Arrow itself can tell."""
     fields = list(schema)
     return [
         field.name
         for field in fields
-        if not _is_about(expression, [other for other in fields if other is not field])
+        if not _is_about_column(expression, [other for other in fields if other is not field])
     ]
 
 
-def _is_about(expression: Any, fields: Sequence[Any]) -> bool:
+def _is_about_column(expression: Any, fields: Sequence[Any]) -> bool:
     """Whether all columns that an expression names are among some."""
     try:
         pa.schema(fields).empty_table().filter(expression)

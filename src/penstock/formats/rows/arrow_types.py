@@ -28,17 +28,17 @@ except ModuleNotFoundError:
 
 __all__ = [
     "DECIMAL_DIGITS_MAX",
-    "arrow_field",
-    "arrow_schema",
-    "arrow_type",
-    "loosened",
+    "allow_nulls",
+    "find_arrow_type",
+    "make_arrow_field",
+    "make_arrow_schema",
+    "make_schema",
     "pa",
     "pc",
     "pq",
     "read_csv",
-    "reshaped",
-    "schema_of",
-    "spelled",
+    "reshape_array",
+    "write_type_name",
 ]
 
 DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
@@ -69,26 +69,26 @@ Cast: TypeAlias = Callable[[Any, Any, str], Any]
 """An array as another plain type, or an error that names the column."""
 
 
-def arrow_schema(fields: Iterable[Field]) -> Any:
-    """The Arrow schema of some columns. Raises as ``arrow_type``."""
-    return pa.schema([arrow_field(field) for field in fields])
+def make_arrow_schema(fields: Iterable[Field]) -> Any:
+    """The Arrow schema of some columns. Raises as ``find_arrow_type``."""
+    return pa.schema([make_arrow_field(field) for field in fields])
 
 
-def arrow_field(field: Field, path: str = "") -> Any:
-    return pa.field(field.name, arrow_type(field.type, path or field.name), field.nullable)
+def make_arrow_field(field: Field, path: str = "") -> Any:
+    return pa.field(field.name, find_arrow_type(field.type, path or field.name), field.nullable)
 
 
-def arrow_type(kind: Type, path: str = "") -> Any:
+def find_arrow_type(kind: Type, path: str = "") -> Any:
     """The Arrow type that holds values of a type. ``InvalidRequest`` names a type that has none."""
     match kind:
         case StructType():
-            return pa.struct([arrow_field(field, f"{path}.{field.name}") for field in kind.fields])
+            return pa.struct([make_arrow_field(field, f"{path}.{field.name}") for field in kind.fields])
         case ArrayType():
-            inner = arrow_type(kind.element_type, f"{path}.element")
+            inner = find_arrow_type(kind.element_type, f"{path}.element")
             return pa.list_(pa.field("element", inner, kind.contains_null))
         case MapType():
-            key = arrow_type(kind.key_type, f"{path}.key")
-            value = arrow_type(kind.value_type, f"{path}.value")
+            key = find_arrow_type(kind.key_type, f"{path}.key")
+            value = find_arrow_type(kind.value_type, f"{path}.value")
             return pa.map_(key, pa.field("value", value, kind.value_contains_null))
         case str() if kind in _PLAIN:
             return _PLAIN[kind]
@@ -100,7 +100,7 @@ def arrow_type(kind: Type, path: str = "") -> Any:
     )
 
 
-def loosened(kind: Type) -> Type:
+def allow_nulls(kind: Type) -> Type:
     """The same type with nulls allowed at every depth.
 
     Where a struct is null its parts are null too, whatever the table says of them, and Arrow does not write
@@ -109,25 +109,25 @@ def loosened(kind: Type) -> Type:
     match kind:
         case StructType():
             return StructType(
-                tuple(replace(field, type=loosened(field.type), nullable=True) for field in kind.fields)
+                tuple(replace(field, type=allow_nulls(field.type), nullable=True) for field in kind.fields)
             )
         case ArrayType():
-            return ArrayType(element_type=loosened(kind.element_type), contains_null=True)
+            return ArrayType(element_type=allow_nulls(kind.element_type), contains_null=True)
         case MapType():
-            key, value = loosened(kind.key_type), loosened(kind.value_type)
+            key, value = allow_nulls(kind.key_type), allow_nulls(kind.value_type)
             return MapType(key_type=key, value_type=value, value_contains_null=True)
         case _:
             return kind
 
 
-def schema_of(schema: Any) -> StructType:
+def make_schema(schema: Any) -> StructType:
     """The schema of a table that can hold data of an Arrow schema.
 
     Unsigned numbers get the next larger signed type, and text and bytes lose what only says how they lie in
     memory. Columns without a zone become ``timestamp_ntz``, which a table must list as a feature.
     ``InvalidRequest`` names a column of a type that no table has, and columns that differ in case alone.
     """
-    return _struct_of(schema, "")
+    return _make_struct(schema, "")
 
 
 def read_csv(path: Any) -> Any:
@@ -137,23 +137,23 @@ def read_csv(path: Any) -> Any:
     return csv.open_csv(path)
 
 
-def spelled(kind: Any) -> str:
+def write_type_name(kind: Any) -> str:
     """The type of Delta that holds an Arrow type, as people write it; Arrow's own word if there is none."""
     if kind == _PLAIN["variant"]:
         return "variant"
     try:
-        found = _type_of(kind, "")
+        found = _find_type(kind, "")
     except InvalidRequest:
         return str(kind)
     return found if isinstance(found, str) else str(kind)
 
 
-def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any:
+def reshape_array(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any:
     """An array as a type: fields found by ``match``, missing ones null, plain values taken by ``cast``.
 
     The array's own error, or ``TypeError`` if it is not nested as the type is; both name the column.
     """
-    wanted = arrow_type(kind, path)
+    wanted = find_arrow_type(kind, path)
     if array.type == wanted:
         return array
     if isinstance(array.type, pa.BaseExtensionType):
@@ -169,13 +169,15 @@ def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any
             return _convert_struct(array, kind, match, cast, path)
         case ArrayType() if _is_list(array.type):
             offsets, values = _list_parts(array)
-            inner = reshaped(values, kind.element_type, match, cast, f"{path}.element")
-            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_null_mask(array))
+            inner = reshape_array(values, kind.element_type, match, cast, f"{path}.element")
+            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_find_nulls(array))
         case MapType() if pa.types.is_map(array.type):
             offsets, first, length = _list_offsets(array)
-            keys = reshaped(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
-            items = reshaped(array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value")
-            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_null_mask(array))
+            keys = reshape_array(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
+            items = reshape_array(
+                array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value"
+            )
+            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_find_nulls(array))
     raise TypeError(
         f"the column '{path}' has values of the type {array.type}, but its type in the table is {wanted}"
     )
@@ -208,12 +210,12 @@ def _convert_variant(array: Any, path: str) -> Any:
 def _convert_struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:
     places = match(array.type, kind, path)
     children = [
-        pa.nulls(len(array), arrow_type(field.type, f"{path}.{field.name}"))
+        pa.nulls(len(array), find_arrow_type(field.type, f"{path}.{field.name}"))
         if place is None
-        else reshaped(array.field(place), field.type, match, cast, f"{path}.{field.name}")
+        else reshape_array(array.field(place), field.type, match, cast, f"{path}.{field.name}")
         for field, place in zip(kind.fields, places, strict=True)
     ]
-    fields = [arrow_field(field, f"{path}.{field.name}") for field in kind.fields]
+    fields = [make_arrow_field(field, f"{path}.{field.name}") for field in kind.fields]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
 
@@ -237,11 +239,11 @@ def _list_offsets(array: Any) -> tuple[Any, int, int]:
     return pc.subtract(offsets, pa.scalar(first, pa.int32())), first, last - first
 
 
-def _null_mask(array: Any) -> Any:
+def _find_nulls(array: Any) -> Any:
     return array.is_null() if array.null_count else None
 
 
-def _struct_of(fields: Iterable[Any], path: str) -> StructType:
+def _make_struct(fields: Iterable[Any], path: str) -> StructType:
     found: dict[str, Field] = {}
     for field in fields:
         name = f"{path}.{field.name}" if path else field.name
@@ -251,26 +253,26 @@ def _struct_of(fields: Iterable[Any], path: str) -> StructType:
                 "case"
             )
         found[field.name.lower()] = Field(
-            name=field.name, type=_type_of(field.type, name), nullable=field.nullable
+            name=field.name, type=_find_type(field.type, name), nullable=field.nullable
         )
     return StructType(tuple(found.values()))
 
 
-def _type_of(kind: Any, path: str) -> Type:
+def _find_type(kind: Any, path: str) -> Type:
     kinds = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return _type_of(kind.storage_type, path)
+        return _find_type(kind.storage_type, path)
     if kinds.is_dictionary(kind):
-        return _type_of(kind.value_type, path)
+        return _find_type(kind.value_type, path)
     if kinds.is_struct(kind):
-        return _struct_of(kind, path)
+        return _make_struct(kind, path)
     if _is_list(kind):
         field = kind.value_field
-        return ArrayType(element_type=_type_of(field.type, f"{path}.element"), contains_null=field.nullable)
+        return ArrayType(element_type=_find_type(field.type, f"{path}.element"), contains_null=field.nullable)
     if kinds.is_map(kind):
         return MapType(
-            key_type=_type_of(kind.key_type, f"{path}.key"),
-            value_type=_type_of(kind.item_type, f"{path}.value"),
+            key_type=_find_type(kind.key_type, f"{path}.key"),
+            value_type=_find_type(kind.item_type, f"{path}.value"),
             value_contains_null=kind.item_field.nullable,
         )
     if kinds.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS_MAX and 0 <= kind.scale <= kind.precision:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, Final
 
-from penstock.formats.rows.arrow_types import DECIMAL, DECIMAL_DIGITS_MAX, arrow_type, pa, pc
+from penstock.formats.rows.arrow_types import DECIMAL, DECIMAL_DIGITS_MAX, find_arrow_type, pa, pc
 from penstock.formats.rows.partition_values import parse_value
-from penstock.formats.rows.predicates import in_utc
+from penstock.formats.rows.predicates import to_utc
 from penstock.formats.rows.schema import ArrayType, MapType, StructType, Type
 
 WHOLE: Final = ("byte", "short", "integer", "long")
@@ -35,7 +35,7 @@ _BOOLEANS: Final = {
 }
 
 
-def decimal_parts(kind: Type) -> tuple[int, int] | None:
+def find_precision_and_scale(kind: Type) -> tuple[int, int] | None:
     """Precision and scale of a decimal type, or of the decimal that holds a whole number."""
     if not isinstance(kind, str):
         return None
@@ -53,7 +53,7 @@ def is_number(kind: Type) -> bool:
     return kind in WHOLE or kind in REAL or is_decimal(kind)
 
 
-def common_type(first: Type, second: Type) -> Type | None:
+def find_common_type(first: Type, second: Type) -> Type | None:
     """The type as which values of two types are compared or put together; ``None`` if there is none."""
     if first == second or second == VOID:
         return first
@@ -65,7 +65,7 @@ def common_type(first: Type, second: Type) -> Type | None:
         return "double"  # also for float and whole numbers, of which some would lose digits
     if first in WHOLE and second in WHOLE:
         return max(first, second, key=WHOLE.index)
-    first_parts, second_parts = decimal_parts(first), decimal_parts(second)
+    first_parts, second_parts = find_precision_and_scale(first), find_precision_and_scale(second)
     if first_parts is not None and second_parts is not None:
         scale = max(first_parts[1], second_parts[1])
         digits = max(first_parts[0] - first_parts[1], second_parts[0] - second_parts[1]) + scale
@@ -120,7 +120,7 @@ def may_cast(kind_before: Type, kind_after: Type) -> bool:
 
 def convert_values(array: Any, kind_before: Type, kind_after: Type) -> Any:
     """An array as another plain type. ``pa.ArrowInvalid`` if a value does not fit."""
-    kind = arrow_type(kind_after) if kind_after != VOID else pa.null()
+    kind = find_arrow_type(kind_after) if kind_after != VOID else pa.null()
     if array.type == kind:
         return array
     if pa.types.is_null(array.type):
@@ -130,9 +130,9 @@ def convert_values(array: Any, kind_before: Type, kind_after: Type) -> Any:
     if kind_before == "string" and kind_after != "string":
         return _read_texts(array, kind_after, kind)
     if kind_after in WHOLE:
-        return _whole_numbers(array, kind_before, kind)
+        return _convert_to_whole_numbers(array, kind_before, kind)
     if kind_after in REAL:
-        numbers = _nearest_doubles(array) if is_decimal(kind_before) else array
+        numbers = _convert_to_nearest_doubles(array) if is_decimal(kind_before) else array
         return numbers.cast(kind, safe=False)
     if parts := DECIMAL.fullmatch(kind_after):
         return _convert_decimals(array, kind_before, kind, int(parts[2]))
@@ -141,7 +141,7 @@ def convert_values(array: Any, kind_before: Type, kind_after: Type) -> Any:
     return array.cast(kind)
 
 
-def _nearest_doubles(array: Any) -> Any:
+def _convert_to_nearest_doubles(array: Any) -> Any:
     """Decimals as the nearest doubles; Arrow's own cast is often off by the last bit."""
     precision, scale = array.type.precision, array.type.scale
     if precision > EXACT_DIGITS_MAX:
@@ -150,7 +150,7 @@ def _nearest_doubles(array: Any) -> Any:
     return pc.divide(digits.cast(pa.float64()), 10.0**scale)  # of two exact numbers, and so rounded once
 
 
-def _whole_numbers(array: Any, kind_before: str, kind: Any) -> Any:
+def _convert_to_whole_numbers(array: Any, kind_before: str, kind: Any) -> Any:
     if kind_before in REAL:
         return pc.trunc(array).cast(kind)
     if is_decimal(kind_before):
@@ -160,7 +160,7 @@ def _whole_numbers(array: Any, kind_before: str, kind: Any) -> Any:
 
 def _convert_decimals(array: Any, kind_before: str, kind: Any, scale: int) -> Any:
     if kind_before in REAL:
-        return _convert_each_value(array, kind, lambda value: _round(repr(value), scale))
+        return _convert_each_value(array, kind, lambda value: _round_decimal(repr(value), scale))
     if kind_before in WHOLE:
         return array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, 0)).cast(kind)
     if array.type.scale > scale:
@@ -187,7 +187,7 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
         return pc.utf8_ltrim(texts, "+").cast(kind)
     if parts := DECIMAL.fullmatch(kind_after):
         scale = int(parts[2])
-        return _convert_each_value(array, kind, lambda value: _round(value, scale))
+        return _convert_each_value(array, kind, lambda value: _round_decimal(value, scale))
 
     def parse(text: str) -> Any:
         text = _SPACES.sub("", text)
@@ -196,7 +196,7 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
         value = parse_value(kind_after, text)
         if value is None:
             raise ValueError("the text is empty")
-        return in_utc(value) if kind_after == "timestamp" else value  # type: ignore[arg-type]
+        return to_utc(value) if kind_after == "timestamp" else value  # type: ignore[arg-type]
 
     return _convert_each_value(array, kind, parse)
 
@@ -212,7 +212,7 @@ def _convert_each_value(array: Any, kind: Any, convert: Callable[[Any], Any]) ->
     return pa.array(values, kind)
 
 
-def _round(text: str, scale: int) -> Decimal:
+def _round_decimal(text: str, scale: int) -> Decimal:
     value = Decimal(text.strip())
     if not value.is_finite():
         raise ValueError("not a decimal number")

@@ -18,13 +18,13 @@ from decimal import Decimal
 from typing import Final, NoReturn
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import DECIMAL_DIGITS_MAX, arrow_type, pc
+from penstock.formats.rows.arrow_types import DECIMAL_DIGITS_MAX, find_arrow_type, pc
 from penstock.formats.rows.conversions import (
     REAL,
     VOID,
     WHOLE,
-    common_type,
-    decimal_parts,
+    find_common_type,
+    find_precision_and_scale,
     is_decimal,
     is_number,
     may_cast,
@@ -132,13 +132,13 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
 
     # -- conditions ----------------------------------------------------------------------------------------
 
-    def _as_condition(self, first: RowExpression) -> RowExpression:
+    def _to_condition(self, first: RowExpression) -> RowExpression:
         return first  # a value by itself
 
-    def _join(self, keyword: str, parts: Sequence[RowExpression]) -> RowExpression:
+    def _join_conditions(self, keyword: str, parts: Sequence[RowExpression]) -> RowExpression:
         return AndOrExpression(keyword, tuple(self._require_condition(part) for part in parts))
 
-    def _negate(self, condition: RowExpression) -> RowExpression:
+    def _negate_condition(self, condition: RowExpression) -> RowExpression:
         return Negation(self._require_condition(condition))
 
     def _require_condition(self, expression: RowExpression) -> RowExpression:
@@ -146,12 +146,15 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse(f"a part of it is not a condition: {_spell(expression.kind)}")
         return expression
 
-    def _compare(self, first: RowExpression, operator: str, second: RowExpression) -> RowExpression:
+    def _make_comparison(self, first: RowExpression, operator: str, second: RowExpression) -> RowExpression:
         for side, other, sign in ((first, second, operator), (second, first, MIRRORED[operator])):
-            if isinstance(side, ColumnValue) and (values := self._column_values(side, [other])) is not None:
+            if (
+                isinstance(side, ColumnValue)
+                and (values := self._convert_to_column_values(side, [other])) is not None
+            ):
                 return PredicateTest(side.table, ComparedValues(Column(side.fields), sign, values[0]))
         first, second = self._read_text(first, second.kind), self._read_text(second, first.kind)
-        kind = common_type(first.kind, second.kind)
+        kind = find_common_type(first.kind, second.kind)
         if kind is None:
             self._refuse(
                 f"{_spell(first.kind)} {operator} {_spell(second.kind)}: the types differ; cast one of them"
@@ -166,10 +169,13 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         return NullTest(first)
 
     def _is_one_of(self, first: RowExpression, others: Sequence[RowExpression]) -> RowExpression:
-        if isinstance(first, ColumnValue) and (values := self._column_values(first, others)) is not None:
+        if (
+            isinstance(first, ColumnValue)
+            and (values := self._convert_to_column_values(first, others)) is not None
+        ):
             return PredicateTest(first.table, OneOf(Column(first.fields), tuple(values)))
-        tests = [self._compare(first, "=", other) for other in others]
-        return tests[0] if len(tests) == 1 else self._join("or", tests)
+        tests = [self._make_comparison(first, "=", other) for other in others]
+        return tests[0] if len(tests) == 1 else self._join_conditions("or", tests)
 
     def _is_like(self, first: RowExpression, pattern: RowExpression) -> RowExpression:
         if first.kind != "string" or not isinstance(pattern, LiteralValue) or pattern.kind != "string":
@@ -178,7 +184,9 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             return PredicateTest(first.table, Like(Column(first.fields), pattern.value))
         return FunctionCall("like", (first,), "boolean", lambda texts: pc.match_like(texts, pattern.value))
 
-    def _column_values(self, column: ColumnValue, others: Sequence[RowExpression]) -> list[Value] | None:
+    def _convert_to_column_values(
+        self, column: ColumnValue, others: Sequence[RowExpression]
+    ) -> list[Value] | None:
         """Literals as values of the column that a statement compares them with, by which files are left out;
         ``None`` if they are compared as what they are."""
         literals = [other for other in others if isinstance(other, LiteralValue) and other.spelled]
@@ -206,12 +214,12 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
     # -- values --------------------------------------------------------------------------------------------
 
     def _parse_operand(self, first: RowExpression | None = None) -> RowExpression:  # noqa: ARG002 - all are alike
-        return self._operations_of(("+", "-", "||"), self._parse_product)
+        return self._parse_operations(("+", "-", "||"), self._parse_product)
 
     def _parse_product(self) -> RowExpression:
-        return self._operations_of(("*", "/", "%", "div"), self._sign)
+        return self._parse_operations(("*", "/", "%", "div"), self._parse_sign)
 
-    def _operations_of(self, signs: Sequence[str], read: Callable[[], RowExpression]) -> RowExpression:
+    def _parse_operations(self, signs: Sequence[str], read: Callable[[], RowExpression]) -> RowExpression:
         first = read()
         while (sign := self._peek().text.lower()) in signs:
             self._take_token()
@@ -227,7 +235,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             )
         return first
 
-    def _sign(self) -> RowExpression:
+    def _parse_sign(self) -> RowExpression:
         if not self._skip_if_next("-"):
             self._skip_if_next("+")
             return self._parse_value()
@@ -236,7 +244,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._take_token()
             return self._parse_number(token._replace(text=f"-{token.text}"))
         with self._limit_nesting():
-            return call_function("negative", (self._sign(),))
+            return call_function("negative", (self._parse_sign(),))
 
     def _parse_value(self) -> RowExpression:
         token = self._take_token()
@@ -255,7 +263,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         if token.word == "case":
             return self._parse_case()
         if token.word == "cast":
-            return self._cast()
+            return self._parse_cast()
         if token.word in ("date", "timestamp", "timestamp_ntz") and self._peek().kind == "text":
             return self._parse_moment(token.word, self._take_token())
         if token.kind not in ("word", "quoted") or token.word in _RESERVED:
@@ -263,7 +271,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         if token.text.startswith('"'):
             self._fail(token, "a name in backquotes or a text in single quotes")
         if token.kind == "word" and self._peek().text == "(":
-            return self._call(token)
+            return self._parse_function_call(token)
         if token.word in ("current_date", "current_timestamp"):
             return call_function(token.word, ())
         return self._parse_column(token)
@@ -295,7 +303,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse(f"the zone of {token.text} depends on a session's")
         return LiteralValue(value, keyword, literal)
 
-    def _call(self, token: SqlToken) -> RowExpression:
+    def _parse_function_call(self, token: SqlToken) -> RowExpression:
         self._expect("(")
         arguments = [] if self._skip_if_next(")") else self._list(self._parse_or)
         if token.word in ("coalesce", "ifnull", "nvl", "if", "nullif"):
@@ -316,7 +324,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         if name == "nullif":
             value = arguments[0]
             return CaseChoice(
-                ((self._compare(value, "=", arguments[1]), LiteralValue(None, value.kind)),),
+                ((self._make_comparison(value, "=", arguments[1]), LiteralValue(None, value.kind)),),
                 value,
                 value.kind,
             )
@@ -331,7 +339,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             conditions.append(
                 self._require_condition(condition)
                 if subject is None
-                else self._compare(subject, "=", condition)
+                else self._make_comparison(subject, "=", condition)
             )
             self._expect("then")
             values.append(self._parse_or())
@@ -342,7 +350,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         *chosen, otherwise = self._all_same(values)
         return CaseChoice(tuple(zip(conditions, chosen, strict=True)), otherwise, otherwise.kind)
 
-    def _cast(self) -> RowExpression:
+    def _parse_cast(self) -> RowExpression:
         self._expect("(")
         inner = self._parse_or()
         self._expect("as")
@@ -422,7 +430,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             if side.kind != VOID and not is_number(side.kind):
                 self._refuse(f"'{operator}' takes numbers, not {_spell(side.kind)}; cast it")
         kinds = {first.kind, second.kind}
-        kind = common_type(first.kind, second.kind)
+        kind = find_common_type(first.kind, second.kind)
         if self._is_stored and "float" in kinds and not kinds.isdisjoint(WHOLE):
             self._refuse("Spark adds up float and whole numbers by its mode; cast them to double")
         if kind is None:
@@ -466,7 +474,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
     def _all_same(self, values: Sequence[RowExpression]) -> list[RowExpression]:
         kind: Type = VOID
         for value in values:
-            shared = common_type(kind, value.kind)
+            shared = find_common_type(kind, value.kind)
             if shared is None:
                 self._refuse(f"{_spell(kind)} and {_spell(value.kind)} are not of one type; cast one of them")
             kind = shared
@@ -489,7 +497,7 @@ def _is_read_as(column: Type, literal: Type) -> bool:
 def _decimal_of(expression: RowExpression) -> tuple[int, int]:
     if isinstance(expression, LiteralValue) and expression.kind in WHOLE:
         return len(str(abs(expression.value))), 0
-    return decimal_parts(expression.kind) or (1, 0)
+    return find_precision_and_scale(expression.kind) or (1, 0)
 
 
 def _convert(expression: RowExpression, kind: Type) -> RowExpression:
@@ -505,4 +513,4 @@ def _convert(expression: RowExpression, kind: Type) -> RowExpression:
 def _spell(kind: Type) -> str:
     if isinstance(kind, str):
         return "null" if kind == VOID else kind
-    return str(arrow_type(kind))
+    return str(find_arrow_type(kind))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import arrow_type, pa, pc
+from penstock.formats.rows.arrow_types import find_arrow_type, pa, pc
 from penstock.formats.rows.conversions import REAL, TIMES, VOID, WHOLE, is_number, may_cast
 from penstock.formats.rows.row_expressions import Conversion, FunctionCall, LiteralValue, RowExpression
 from penstock.formats.rows.schema import Type
@@ -132,7 +132,9 @@ def _trim(function: Compute) -> Compute:
 
 
 def _extract_part(function: Compute, expected_type: str = "date") -> SqlFunction:
-    return SqlFunction((expected_type,), "integer", lambda times: function(times).cast(arrow_type("integer")))
+    return SqlFunction(
+        (expected_type,), "integer", lambda times: function(times).cast(find_arrow_type("integer"))
+    )
 
 
 def _replace(*arrays: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.formats.rows.arrow_types import pa, pc
 
 
-def row_positions(count: int, first: int = 0, step: int = 1) -> Any:
+def number_rows(count: int, first: int = 0, step: int = 1) -> Any:
     """So many numbers from one on. Made by Arrow: a list of Python's takes a hundred times as long."""
     if not count:
         return pa.array([], pa.int64())
@@ -15,7 +15,7 @@ def row_positions(count: int, first: int = 0, step: int = 1) -> Any:
     return pc.cumulative_sum(steps, start=first - step)
 
 
-def mask_at(positions: Any, count: int) -> Any:
+def make_mask(positions: Any, count: int) -> Any:
     """A mask that is true at some positions."""
     if not count or not len(positions):
         return pa.repeat(pa.scalar(False), count)

@@ -26,8 +26,8 @@ from penstock.formats.rows.predicates import (
     OneOf,
     Or,
     Predicate,
-    as_float,
-    in_utc,
+    to_float,
+    to_utc,
 )
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 from penstock.formats.rows.sql_reader import MIRRORED, SqlReader, SqlToken
@@ -72,7 +72,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
         literal = self._literal_or_none() if first is None else None
         return self._parse_column() if literal is None else literal
 
-    def _compare(self, first: _Operand, operator: str, second: _Operand) -> Predicate:
+    def _make_comparison(self, first: _Operand, operator: str, second: _Operand) -> Predicate:
         if isinstance(first, SqlLiteral):
             first, operator, second = second, MIRRORED[operator], first
         assert isinstance(second, SqlLiteral)  # as the other side of a column
@@ -97,15 +97,15 @@ class _Parser(SqlReader[_Operand, Predicate]):
             )
         return Like(column, pattern.text)
 
-    def _as_condition(self, first: _Operand) -> Predicate:
+    def _to_condition(self, first: _Operand) -> Predicate:
         if isinstance(first, Column | SqlLiteral):
             self._fail(self._peek(), "a comparison")
         return first
 
-    def _join(self, keyword: str, parts: Sequence[Predicate]) -> Predicate:
+    def _join_conditions(self, keyword: str, parts: Sequence[Predicate]) -> Predicate:
         return Or(tuple(parts)) if keyword == "or" else And(tuple(parts))
 
-    def _negate(self, condition: Predicate) -> Predicate:
+    def _negate_condition(self, condition: Predicate) -> Predicate:
         return Not(condition)
 
     def _require_column(self, operand: _Operand) -> Column:
@@ -213,7 +213,7 @@ def read_value(kind: str, literal: SqlLiteral) -> Value:
         return parse_value("long", _require_text(text))
     if kind in {"float", "double"}:
         found: Any = parse_value(kind, _require_text(text))
-        return as_float(found) if kind == "float" else found
+        return to_float(found) if kind == "float" else found
     if kind.startswith("decimal"):
         return _parse_decimal(_require_text(text))
     if kind in {"timestamp", "timestamp_ntz"}:
@@ -243,4 +243,4 @@ def _parse_moment(kind: str, text: str) -> datetime:
     is_date = len(text) == len("2026-11-14")
     found = parse_value(kind, f"{text} 00:00:00" if is_date else _require_text(text))
     assert isinstance(found, datetime)  # what a text that is not empty stands for
-    return in_utc(found) if kind == "timestamp" else found
+    return to_utc(found) if kind == "timestamp" else found

@@ -65,7 +65,7 @@ class Like(msgspec.Struct, frozen=True):
 
     def matches(self, text: str) -> bool:
         """Whether a text is of the pattern."""
-        return _like_expression(self.pattern).fullmatch(text) is not None
+        return _compile_like_pattern(self.pattern).fullmatch(text) is not None
 
 
 class IsNull(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ Predicate: TypeAlias = ComparedValues | OneOf | Like | IsNull | Not | And | Or
 
 
 @lru_cache(maxsize=64)
-def _like_expression(pattern: str) -> re.Pattern[str]:
+def _compile_like_pattern(pattern: str) -> re.Pattern[str]:
     """What a pattern stands for. No text makes it try more than so many places for each of its parts."""
     parts = [""]
     for step in re.findall(r"\\.|.", pattern, re.DOTALL):
@@ -111,24 +111,24 @@ def _like_expression(pattern: str) -> re.Pattern[str]:
     return re.compile(first, re.DOTALL)
 
 
-def columns_of(predicate: Predicate) -> Iterator[Column]:
+def list_columns(predicate: Predicate) -> Iterator[Column]:
     """The columns that a condition is about, as often as it names them."""
     match predicate:
         case Not():
-            yield from columns_of(predicate.inner)
+            yield from list_columns(predicate.inner)
         case And() | Or():
             for part in predicate.parts:
-                yield from columns_of(part)
+                yield from list_columns(part)
         case _:
             yield predicate.column
 
 
-def in_utc(value: datetime) -> datetime:
+def to_utc(value: datetime) -> datetime:
     """A time of a column with zones; one that names none is UTC."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def as_float(value: float) -> float:
+def to_float(value: float) -> float:
     """The nearest number of 32 bits, infinity if it is too large for them."""
     try:
         found: float = unpack("<f", pack("<f", value))[0]

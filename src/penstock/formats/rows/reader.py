@@ -59,7 +59,7 @@ class RowReader:
         """The first rows as a ``pyarrow.Table``. No more is read than that takes, in whole batches."""
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise InvalidRequest(f"the number of rows must be 0 or greater, got {n!r}")
-        return _load_arrow().first_rows(self.to_batches(columns, where), n)
+        return _load_arrow().read_first_rows(self.to_batches(columns, where), n)
 
     @property
     def num_rows(self) -> int | None:
@@ -123,7 +123,7 @@ class TableRows(RowReader):
             return self.read(columns, where, None)
         needed = columns
         if columns is not None:
-            needed = [*dict.fromkeys((*columns, *_load_arrow().named_columns(where, self.schema)))]
+            needed = [*dict.fromkeys((*columns, *_load_arrow().find_named_columns(where, self.schema)))]
         return _load_arrow().filter_rows(self.read(needed, None, where), columns, where)
 
     def read(self, columns: Sequence[str] | None, where: str | None, hint: Any) -> Any:
@@ -138,7 +138,7 @@ class TableRows(RowReader):
             return reader
         return _load_arrow().select_rows(self.key, reader, columns, where)
 
-    def parts(self) -> Iterator[StoredRowPart] | None:
+    def list_parts(self) -> Iterator[StoredRowPart] | None:
         """What the rows are stored in, if that can be told; else all rows have to be read to compare them."""
         return None
 
@@ -146,7 +146,7 @@ class TableRows(RowReader):
         """Start to read the rows of some parts, as a ``pyarrow.RecordBatchReader``."""
         raise NotImplementedError
 
-    def bindings(self) -> dict[str, Hashable]:
+    def identify_columns(self) -> dict[str, Hashable]:
         """For each column what binds it to the values in files. Where it is the same in two states, parts of
         one identity hold the same values in that column."""
         return {field.name: str(field.type) for field in self.schema}

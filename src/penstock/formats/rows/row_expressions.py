@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.arrow_types import arrow_type, pa, pc
-from penstock.formats.rows.conversions import REAL, VOID, common_type, convert_values
-from penstock.formats.rows.positions import find_true, row_positions, scatter_values
+from penstock.formats.rows.arrow_types import find_arrow_type, pa, pc
+from penstock.formats.rows.conversions import REAL, VOID, convert_values, find_common_type
+from penstock.formats.rows.positions import find_true, number_rows, scatter_values
 from penstock.formats.rows.predicate_parser import SqlLiteral
-from penstock.formats.rows.predicates import And, Not, Or, Predicate, columns_of
-from penstock.formats.rows.row_filter import truth
+from penstock.formats.rows.predicates import And, Not, Or, Predicate, list_columns
+from penstock.formats.rows.row_filter import evaluate_predicate
 from penstock.formats.rows.schema import Field, Type
 
 TABLE: Final = "table"
@@ -116,8 +116,8 @@ class LiteralValue(RowExpression):
 
     def evaluate(self, rows: RowFrames) -> Any:
         if self.kind == VOID or self.value is None:
-            return pa.nulls(rows.num_rows, pa.null() if self.kind == VOID else arrow_type(self.kind))
-        return pa.repeat(pa.scalar(self.value, arrow_type(self.kind)), rows.num_rows)
+            return pa.nulls(rows.num_rows, pa.null() if self.kind == VOID else find_arrow_type(self.kind))
+        return pa.repeat(pa.scalar(self.value, find_arrow_type(self.kind)), rows.num_rows)
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ class PredicateTest(RowExpression):
     kind = "boolean"
 
     def evaluate(self, rows: RowFrames) -> Any:
-        return truth(self.predicate, rows.batches[self.table])
+        return evaluate_predicate(self.predicate, rows.batches[self.table])
 
     def columns(self) -> Iterator[tuple[str, str]]:
-        yield from ((self.table, column.path[0]) for column in columns_of(self.predicate))
+        yield from ((self.table, column.path[0]) for column in list_columns(self.predicate))
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Arithmetic(RowExpression):
             second = pc.if_else(pc.is_valid(first), second, pa.scalar(None, second.type))
         if self.operator == "%":
             return _compute_remainders(first, second)
-        return _ARITHMETIC[self.operator](first, second).cast(arrow_type(self.kind))
+        return _ARITHMETIC[self.operator](first, second).cast(find_arrow_type(self.kind))
 
 
 def _compute_remainders(first: Any, second: Any) -> Any:
@@ -277,7 +277,7 @@ class Conversion(RowExpression):
 
     @property
     def may_fail(self) -> bool:
-        return common_type(self.inner.kind, self.kind) != self.kind or super().may_fail
+        return find_common_type(self.inner.kind, self.kind) != self.kind or super().may_fail
 
     def evaluate(self, rows: RowFrames) -> Any:
         return convert_values(self.inner.evaluate(rows), self.inner.kind, self.kind)
@@ -298,7 +298,7 @@ class CaseChoice(RowExpression):
     def evaluate(self, rows: RowFrames) -> Any:
         if not self.may_fail:
             return self._choose(rows)
-        open_positions = row_positions(rows.num_rows)
+        open_positions = number_rows(rows.num_rows)
         places, arrays = [], []
         for condition, value in self.branches:
             is_chosen = pc.fill_null(_evaluate_condition(condition, rows.take(open_positions)), False)
@@ -365,33 +365,33 @@ class SqlExpression(NamedTuple):
         return {owner for owner, _ in self.root.columns()}
 
 
-def joined_parts(expression: RowExpression) -> Iterator[RowExpression]:
+def list_joined_parts(expression: RowExpression) -> Iterator[RowExpression]:
     """The parts of a condition that must all be true."""
     if isinstance(expression, AndOrExpression) and expression.word == "and":
         for part in expression.parts:
-            yield from joined_parts(part)
+            yield from list_joined_parts(part)
     else:
         yield expression
 
 
-def needed_predicate(expression: RowExpression, table: str) -> Predicate | None:
+def find_needed_predicate(expression: RowExpression, table: str) -> Predicate | None:
     """What must be true of the rows of a table for a condition to be true, as far as it can be told."""
-    parts = [_as_predicate(part, table) for part in joined_parts(expression)]
+    parts = [_to_predicate(part, table) for part in list_joined_parts(expression)]
     needed = tuple(part for part in parts if part is not None)
     if len(needed) < 2:
         return needed[0] if needed else None
     return And(needed)
 
 
-def _as_predicate(expression: RowExpression, table: str) -> Predicate | None:
+def _to_predicate(expression: RowExpression, table: str) -> Predicate | None:
     match expression:
         case PredicateTest(table=owner, predicate=predicate) if owner == table:
             return predicate
         case Negation(inner=inner):
-            negated = _as_predicate(inner, table)
+            negated = _to_predicate(inner, table)
             return None if negated is None else Not(negated)
         case AndOrExpression(word=word, parts=parts):
-            predicates = [_as_predicate(part, table) for part in parts]
+            predicates = [_to_predicate(part, table) for part in parts]
             complete = tuple(part for part in predicates if part is not None)
             if len(complete) < len(parts):
                 return None

@@ -12,7 +12,7 @@ from functools import reduce
 from math import isnan
 from typing import Any, Final
 
-from penstock.formats.rows.arrow_types import arrow_type, pa, pc
+from penstock.formats.rows.arrow_types import find_arrow_type, pa, pc
 from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (
     And,
@@ -38,32 +38,32 @@ _WIDE_DIGITS: Final = 76
 """The most digits of a decimal that Arrow computes with."""
 
 
-def rows_where(predicate: Predicate, batch: Any) -> Any:
+def select_matching_rows(predicate: Predicate, batch: Any) -> Any:
     """The rows of a batch for which a condition is true."""
-    return batch.filter(truth(predicate, batch))
+    return batch.filter(evaluate_predicate(predicate, batch))
 
 
-def truth(predicate: Predicate, batch: Any) -> Any:
+def evaluate_predicate(predicate: Predicate, batch: Any) -> Any:
     """Of each row whether a condition is true or false, or null if it is neither."""
     match predicate:
         case And():
-            return reduce(pc.and_kleene, (truth(part, batch) for part in predicate.parts))
+            return reduce(pc.and_kleene, (evaluate_predicate(part, batch) for part in predicate.parts))
         case Or():
-            return reduce(pc.or_kleene, (truth(part, batch) for part in predicate.parts))
+            return reduce(pc.or_kleene, (evaluate_predicate(part, batch) for part in predicate.parts))
         case Not():
-            return pc.invert(truth(predicate.inner, batch))
+            return pc.invert(evaluate_predicate(predicate.inner, batch))
         case IsNull():
-            return pc.is_null(_column_values(predicate.column, batch))
+            return pc.is_null(_read_column_values(predicate.column, batch))
         case Like():
-            return pc.match_like(_column_values(predicate.column, batch), predicate.pattern)
+            return pc.match_like(_read_column_values(predicate.column, batch), predicate.pattern)
         case ComparedValues():
-            values = _column_values(predicate.column, batch)
+            values = _read_column_values(predicate.column, batch)
             return _compare_values(values, predicate.column, predicate.operator, predicate.value)
         case OneOf():
-            return _is_one_of(predicate, _column_values(predicate.column, batch))
+            return _is_one_of(predicate, _read_column_values(predicate.column, batch))
 
 
-def _column_values(column: Column, batch: Any) -> Any:
+def _read_column_values(column: Column, batch: Any) -> Any:
     array = batch.column(column.path[0])
     for name in column.path[1:]:
         array = pc.struct_field(array, name)
@@ -90,14 +90,14 @@ def _compare_values(values: Any, column: Column, sign: str, value: Value) -> Any
         return _compare_decimals(values, sign, value)
     if isinstance(value, int) and not isinstance(value, bool):
         return _COMPARE[sign](values.cast(pa.int64()), pa.scalar(value, pa.int64()))
-    return _COMPARE[sign](values, pa.scalar(value, arrow_type(column.kind)))
+    return _COMPARE[sign](values, pa.scalar(value, find_arrow_type(column.kind)))
 
 
 def _compare_floats(values: Any, sign: str, value: float, column: Column) -> Any:
     """Arrow finds NaN neither equal to nor larger than anything; here it equals itself and is the largest."""
     is_nan = pc.is_nan(values)
     if not isnan(value):
-        found = _COMPARE[sign](values, pa.scalar(value, arrow_type(column.kind)))
+        found = _COMPARE[sign](values, pa.scalar(value, find_arrow_type(column.kind)))
         return pc.or_kleene(found, is_nan) if sign in {">", ">="} else found
     # Compared with NaN, what is NaN is equal, and everything else is less.
     return _COMPARE[sign](is_nan, pa.scalar(True))

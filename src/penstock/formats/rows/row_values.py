@@ -25,17 +25,17 @@ def _list_values(column: Any) -> Sequence[Any]:
     return values
 
 
-def as_json(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON has it. What JSON has no word for is text."""
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): as_json(item) for name, item in value.items()}
+        return {str(name): to_json_value(item) for name, item in value.items()}
     return str(value)
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value as text; that of no value is empty."""
     return "" if value is None else str(value)

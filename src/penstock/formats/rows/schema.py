@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.errors import MalformedAction
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 DEPTH_MAX: Final = 60
 """How deep types may hold others; readers that use Arrow follow them for 64 levels."""
@@ -30,7 +30,7 @@ class StructType(msgspec.Struct, frozen=True, tag="struct"):
         """Every field at any depth, those that hold others before what they hold."""
         for field in self.fields:
             yield field
-            yield from _nested_fields(field.type)
+            yield from _list_nested_fields(field.type)
 
 
 class ArrayType(msgspec.Struct, frozen=True, kw_only=True, tag="array", rename="camel"):
@@ -65,7 +65,7 @@ def parse_schema(text: str) -> StructType:
     """The schema that a ``schemaString`` holds. ``MalformedAction`` if it is none."""
     try:
         schema = _DECODER.decode(text)
-        if _is_deep(schema):
+        if _is_nested_too_deep(schema):
             raise ValueError(f"the types of the schema are nested more than {DEPTH_MAX} deep")
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         reason = f"the schema cannot be understood: {problem}"
@@ -77,7 +77,7 @@ def write_schema(schema: StructType) -> str:
     return _ENCODER.encode(schema).decode()
 
 
-def plain_types(kind: Type) -> tuple[str, ...]:
+def list_plain_types(kind: Type) -> tuple[str, ...]:
     """The names of the plain types in a type; those of fields in it, these tell themselves (``walk``)."""
     match kind:
         case str():
@@ -85,20 +85,20 @@ def plain_types(kind: Type) -> tuple[str, ...]:
         case StructType():
             return ()
         case _:
-            return tuple(name for one in _inner_types(kind) for name in plain_types(one))
+            return tuple(name for one in _list_inner_types(kind) for name in list_plain_types(one))
 
 
-def _is_deep(schema: StructType) -> bool:
+def _is_nested_too_deep(schema: StructType) -> bool:
     """Whether types are nested too deep to be walked; level by level, so that this ends itself."""
     level: list[Type] = [schema]
     for _ in range(DEPTH_MAX):
-        level = [inner for one in level for inner in _inner_types(one)]
+        level = [inner for one in level for inner in _list_inner_types(one)]
         if not level:
             return False
     return True
 
 
-def _inner_types(kind: Type) -> Iterator[Type]:
+def _list_inner_types(kind: Type) -> Iterator[Type]:
     match kind:
         case StructType():
             yield from (field.type for field in kind.fields)
@@ -108,16 +108,16 @@ def _inner_types(kind: Type) -> Iterator[Type]:
             yield from (kind.key_type, kind.value_type)
 
 
-def _nested_fields(kind: Type) -> Iterator[Field]:
+def _list_nested_fields(kind: Type) -> Iterator[Field]:
     match kind:
         case StructType():
             yield from kind.walk()
         case ArrayType():
-            yield from _nested_fields(kind.element_type)
+            yield from _list_nested_fields(kind.element_type)
         case MapType():
-            yield from _nested_fields(kind.key_type)
-            yield from _nested_fields(kind.value_type)
+            yield from _list_nested_fields(kind.key_type)
+            yield from _list_nested_fields(kind.value_type)
 
 
-_DECODER: Final = json_decoder(StructType)
+_DECODER: Final = get_json_decoder(StructType)
 _ENCODER: Final = msgspec.json.Encoder()

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.predicate_parser import parse_predicate
-from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.predicates import list_columns
 from penstock.formats.rows.schema import StructType, Type
 
 UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
@@ -40,7 +40,7 @@ _ALIKE: Final = frozenset({"boolean", "byte", "short", "integer", "long", "doubl
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 
-def means_the_same(where: str, schema: StructType, time_zone: str | None) -> bool:
+def has_same_meaning_in_spark(where: str, schema: StructType, time_zone: str | None) -> bool:
     """Whether it is sure that a condition is true for the same rows to Spark and to Penstock.
 
     Files are left out, and whole partitions replaced, by that: neither may be true where the other is not.
@@ -55,7 +55,7 @@ def means_the_same(where: str, schema: StructType, time_zone: str | None) -> boo
     return all(
         _is_compared_alike(one.kind, where, time_zone)
         and (one.kind in _ALIKE_AS_TEXT or str(one).lower() not in listed)
-        for one in columns_of(predicate)
+        for one in list_columns(predicate)
     )
 
 

@@ -80,7 +80,7 @@ class SqlReader(Generic[Operand, Condition]):
         """Read an operand: the first of a comparison, or one that ``first`` is compared with."""
         raise NotImplementedError
 
-    def _compare(self, first: Operand, operator: str, second: Operand) -> Condition:
+    def _make_comparison(self, first: Operand, operator: str, second: Operand) -> Condition:
         raise NotImplementedError
 
     def _is_null(self, first: Operand) -> Condition:
@@ -92,14 +92,14 @@ class SqlReader(Generic[Operand, Condition]):
     def _is_like(self, first: Operand, pattern: Operand) -> Condition:
         raise NotImplementedError
 
-    def _as_condition(self, first: Operand) -> Condition:
+    def _to_condition(self, first: Operand) -> Condition:
         """An operand that is compared with nothing."""
         raise NotImplementedError
 
-    def _join(self, keyword: str, parts: Sequence[Condition]) -> Condition:
+    def _join_conditions(self, keyword: str, parts: Sequence[Condition]) -> Condition:
         raise NotImplementedError
 
-    def _negate(self, condition: Condition) -> Condition:
+    def _negate_condition(self, condition: Condition) -> Condition:
         raise NotImplementedError
 
     # -- conditions ----------------------------------------------------------------------------------------
@@ -114,38 +114,44 @@ class SqlReader(Generic[Operand, Condition]):
         parts = [read()]
         while self._skip_if_next(keyword):
             parts.append(read())
-        return parts[0] if len(parts) == 1 else self._join(keyword, parts)
+        return parts[0] if len(parts) == 1 else self._join_conditions(keyword, parts)
 
     def _parse_not(self) -> Condition:
         with self._limit_nesting():
-            return self._negate(self._parse_not()) if self._skip_if_next("not") else self._parse_comparison()
+            return (
+                self._negate_condition(self._parse_not())
+                if self._skip_if_next("not")
+                else self._parse_comparison()
+            )
 
     def _parse_comparison(self) -> Condition:
         first = self._parse_operand()
         token = self._peek()
         if token.kind == "sign" and token.text in _OPERATORS:
             self._take_token()
-            return self._compare(first, _OPERATORS[token.text], self._parse_operand(first))
+            return self._make_comparison(first, _OPERATORS[token.text], self._parse_operand(first))
         if self._skip_if_next("is"):
             is_negated = self._skip_if_next("not")
             self._expect("null")
             test = self._is_null(first)
-            return self._negate(test) if is_negated else test
+            return self._negate_condition(test) if is_negated else test
         is_negated = self._skip_if_next("not")
         if self._skip_if_next("in"):
             self._expect("(")
             test = self._is_one_of(first, self._list(lambda: self._parse_operand(first)))
         elif self._skip_if_next("between"):
-            low = self._compare(first, ">=", self._parse_operand(first))
+            low = self._make_comparison(first, ">=", self._parse_operand(first))
             self._expect("and")
-            test = self._join("and", [low, self._compare(first, "<=", self._parse_operand(first))])
+            test = self._join_conditions(
+                "and", [low, self._make_comparison(first, "<=", self._parse_operand(first))]
+            )
         elif self._skip_if_next("like"):
             test = self._is_like(first, self._parse_operand(first))
         elif is_negated:
             self._fail(self._peek(), "'in', 'between' or 'like' after 'not'")
         else:
-            return self._as_condition(first)
-        return self._negate(test) if is_negated else test
+            return self._to_condition(first)
+        return self._negate_condition(test) if is_negated else test
 
     @contextmanager
     def _limit_nesting(self) -> Iterator[None]:

@@ -11,9 +11,9 @@ from penstock.errors import InvalidRequest, RequestError
 from penstock.formats.rows.reader import TableRows
 from penstock.kernel.checks import run_check
 from penstock.lake.audits.queries import read_query
-from penstock.lake.audits.query_run import FoundRows, ask
-from penstock.lake.audits.rows import rows_at
-from penstock.lake.transactions.engines import penstock_spark
+from penstock.lake.audits.query_run import FoundRows, run_audit_query
+from penstock.lake.audits.rows import open_rows_at
+from penstock.lake.transactions.engines import load_penstock_spark
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -66,7 +66,7 @@ class AuditedBranch:
 
     def table(self, key: str | Key) -> TableRows:
         """The rows of a table, as Arrow's; ``KeyNotFound`` if there is none."""
-        return rows_at(self._snapshot.table(key))
+        return open_rows_at(self._snapshot.table(key))
 
     def files(self, key: str | Key) -> Files:
         """The files of a table of files."""
@@ -76,7 +76,7 @@ class AuditedBranch:
         """A table as a DataFrame of the Spark session that was given; ``InvalidRequest`` if none was."""
         if self._spark is None:
             raise InvalidRequest("reading a DataFrame needs a Spark session: publish(…, spark=spark)")
-        return penstock_spark().read(self._spark, key, ref=self.ref, lake=self._lake)
+        return load_penstock_spark().read(self._spark, key, ref=self.ref, lake=self._lake)
 
     def find_failed(self, checks: Sequence[tuple[str, Audit]]) -> tuple[FailedCheck, ...]:
         """All of the checks that do not hold."""
@@ -100,8 +100,8 @@ class AuditedBranch:
     def _run_query(self, sql: str) -> FoundRows | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""
         if self._spark is not None:
-            queries = penstock_spark("audit_queries")
+            queries = load_penstock_spark("audit_queries")
             answer: FoundRows | None = queries.ask(self._spark, self._lake, self._snapshot, sql)
             return answer
         query = read_query(sql)
-        return ask(query, {key: self.table(key) for key in query.tables})
+        return run_audit_query(query, {key: self.table(key) for key in query.tables})

@@ -59,7 +59,7 @@ class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
-    def done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> tuple[Expectation, ...]:  # noqa: ARG002
+    def answer_if_done_before(self, ask: Ask, refused: PenstockError, seen: Any) -> tuple[Expectation, ...]:  # noqa: ARG002
         """What is not expected any more cannot be removed again."""
         if not isinstance(refused, InvalidRequest):
             raise refused

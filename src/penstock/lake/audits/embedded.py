@@ -12,7 +12,7 @@ from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveE
 from penstock.lake.audits.queries import read_query
 from penstock.lake.call import Call
 from penstock.model.encoding import NO_COMMIT
-from penstock.model.expectations import Expectation, check_expectation, expectations_of
+from penstock.model.expectations import Expectation, check_expectation, read_expectations
 from penstock.model.keys import Key
 from penstock.model.references import Reference
 
@@ -23,15 +23,15 @@ class ExpectationHandlers:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
-            ListExpectations: self._list,
-            AddExpectation: self._add,
-            RemoveExpectation: self._remove,
+            ListExpectations: self._list_expectations,
+            AddExpectation: self._add_expectation,
+            RemoveExpectation: self._remove_expectation,
         }
 
-    def _list(self, call: ListExpectations) -> tuple[Expectation, ...]:
-        return expectations_of(self._kernel.references.get(call.branch))
+    def _list_expectations(self, call: ListExpectations) -> tuple[Expectation, ...]:
+        return read_expectations(self._kernel.references.get_reference(call.branch))
 
-    def _add(self, call: AddExpectation) -> tuple[Expectation, ...]:
+    def _add_expectation(self, call: AddExpectation) -> tuple[Expectation, ...]:
         branch = self._kernel.branch(call.branch)  # first, so that a branch that is none is what is told
         check_expectation(call.name, call.sql)
         query = read_query(call.sql)
@@ -48,7 +48,7 @@ class ExpectationHandlers:
 
     def _require_tables(self, branch: Reference, tables: Iterable[Key]) -> None:
         """``KeyNotFound`` if a table is not there that an expectation would guard."""
-        state = None if branch.head == NO_COMMIT else self._kernel.state(branch.head)
+        state = None if branch.head == NO_COMMIT else self._kernel.read_state(branch.head)
         missing = [str(key) for key in tables if state is None or state.get(key.encode()) is None]
         if missing:
             names = " or ".join(f"'{key}'" for key in sorted(missing))
@@ -60,5 +60,5 @@ class ExpectationHandlers:
                 ref=branch.name,
             )
 
-    def _remove(self, call: RemoveExpectation) -> tuple[Expectation, ...]:
+    def _remove_expectation(self, call: RemoveExpectation) -> tuple[Expectation, ...]:
         return remove_expectation(self._kernel, call.branch, call.name, call.who)

@@ -10,7 +10,7 @@ from penstock.kernel.checks import BranchProposal
 from penstock.kernel.time_limits import time_limit
 from penstock.lake.audits.duckdb_requirement import require_sql
 from penstock.lake.audits.queries import AuditQuery
-from penstock.lake.audits.rows import rows_proposed
+from penstock.lake.audits.rows import open_proposed_rows
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 
@@ -28,7 +28,7 @@ class LakeEngine:
         self.pool: ProcessPool | None = None
         """Has queries asked in processes apart from this one: where they are other people's."""
 
-    def require(self) -> None:
+    def require_available(self) -> None:
         require_sql()
 
     def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
@@ -39,7 +39,7 @@ class LakeEngine:
         could not be asked from then on. One that takes longer than it may is not as expected.
         """
         keys = sorted(expectation.keys)
-        present = [key for key in keys if proposal.get(key) is not None]
+        present = [key for key in keys if proposal.get_content(key) is not None]
         if len(present) < len(keys):
             removed = [key for key in keys if key not in present and key in proposal.changed]
             if removed and present:
@@ -61,14 +61,14 @@ class LakeEngine:
     def _run_query(
         self, proposal: BranchProposal, sql: str, keys: Sequence[Key], timeout_s: float
     ) -> FoundRows | None:
-        from penstock.lake.audits.query_run import ask
+        from penstock.lake.audits.query_run import run_audit_query
 
         query = AuditQuery(sql, tuple(keys))
         if self.pool is not None:
             from penstock.lake.audits.row_work import ask_in_process
 
             return ask_in_process(self.pool, self._lake, proposal, query, timeout_s)
-        rows = {key: rows_proposed(self._lake, proposal, key) for key in keys}
+        rows = {key: open_proposed_rows(self._lake, proposal, key) for key in keys}
         if not all(table_rows.has_columns for table_rows in rows.values()):
             return None
-        return ask(query, rows, timeout_s)
+        return run_audit_query(query, rows, timeout_s)

@@ -45,7 +45,7 @@ def read_query(sql: str) -> AuditQuery:
             raise InvalidRequest(
                 f"an expectation must be one query, got {len(statements)} statements\n  {sql}"
             )
-        tables = tuple(dict.fromkeys(map(_as_key, list_table_names(statements[0]))))
+        tables = tuple(dict.fromkeys(map(_make_key, list_table_names(statements[0]))))
     except RecursionError:
         raise InvalidRequest("the query is nested too deeply") from None
     if not tables:
@@ -72,7 +72,7 @@ def parse_statements(sql: str) -> list[Any]:
     return statements
 
 
-def _as_key(names: tuple[str, ...]) -> Key:
+def _make_key(names: tuple[str, ...]) -> Key:
     return Key(*names) if len(names) > 1 else Key.parse(names[0])
 
 

@@ -37,7 +37,7 @@ class FoundRows(NamedTuple):
     are_all: bool
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> FoundRows | None:
+    def from_first_rows(cls, rows: Sequence[Mapping[str, Any]]) -> FoundRows | None:
         """Of the first rows of an answer: one more than are told, if there are so many. ``None`` of none."""
         shown = tuple(
             {name: _shorten_value(value) for name, value in row.items()} for row in rows[:SAMPLE_MAX]
@@ -52,7 +52,7 @@ class FoundRows(NamedTuple):
         return f"it finds {many}, such as {shown}"
 
 
-def ask(
+def run_audit_query(
     query: AuditQuery,
     rows: Mapping[Key, TableRows],
     timeout_s: float | None = None,
@@ -87,7 +87,7 @@ def _run_query(
                 _register_rows(connection, key, rows_read)
             connection.execute("set lock_configuration = true")
             reader = connection.sql(query.sql).to_arrow_reader(SAMPLE_MAX + 1)
-            return FoundRows.of(_first_rows(connection, reader))
+            return FoundRows.from_first_rows(_read_first_rows(connection, reader))
         except duckdb.Error as problem:
             for rows_read in read:
                 if rows_read.problem is not None:
@@ -123,7 +123,7 @@ def _run_in_python_thread(work: Callable[[], FoundRows | None]) -> FoundRows | N
         return threads.submit(work).result()
 
 
-def _first_rows(connection: Any, reader: Any) -> list[Mapping[str, Any]]:
+def _read_first_rows(connection: Any, reader: Any) -> list[Mapping[str, Any]]:
     """Some rows. If they have values that Python has not, such as times in far years, all are text."""
     batches: list[Any] = []
     for batch in reader:

@@ -17,12 +17,12 @@ from penstock.formats.rows.reader import TableRows
 from penstock.kernel.checks import BranchProposal
 from penstock.kernel.objects import Objects
 from penstock.lake.audits.queries import AuditQuery
-from penstock.lake.audits.query_run import FoundRows, ask
-from penstock.lake.audits.rows import no_rows_error, proposed_table
+from penstock.lake.audits.query_run import FoundRows, run_audit_query
+from penstock.lake.audits.rows import find_proposed_table, no_rows_error
 from penstock.lake.plugins import find_plugin
 from penstock.lake.sql.duckdb_limits import MEMORY_SHARE
 from penstock.model.content import AnyContent
-from penstock.model.decoders import json_decoder, msgpack_decoder
+from penstock.model.decoders import get_json_decoder, get_msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.processes.child_process import ChildTask, TaskResult
@@ -34,7 +34,7 @@ from penstock.stores.port import Store
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
-FUNCTION: Final = "penstock.lake.audits.row_work:run"
+FUNCTION: Final = "penstock.lake.audits.row_work:run_row_query"
 
 
 class ProposedTable(NamedTuple):
@@ -62,33 +62,33 @@ def ask_in_process(
 ) -> FoundRows | None:
     """What a query finds in tables as they would be; ``None`` if nothing, or if one has no columns yet.
 
-    Raises as ``ask``, and as ``ProcessPool.run``.
+    Raises as ``run_audit_query``, and as ``ProcessPool.run_function``.
     """
     tables: list[ProposedTable] = []
     held: list[Any] = []
     for key in query.tables:
-        content, plugin = proposed_table(lake, proposal, key)
+        content, plugin = find_proposed_table(lake, proposal, key)
         source = plugin.row_source(proposal, key, content)
         held.append(source.keep_alive)  # until it is asked
         tables.append(ProposedTable(key, content, source.details))
     row_query = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
     def answer(question: bytes) -> bytes:
-        ids = msgpack_decoder(list[bytes]).decode(question)
+        ids = get_msgpack_decoder(list[bytes]).decode(question)
         return msgspec.msgpack.encode(
-            proposal.objects.stored_bytes([ObjectId(object_id) for object_id in ids])
+            proposal.objects.fetch_stored_bytes([ObjectId(object_id) for object_id in ids])
         )
 
-    output = pool.run(FUNCTION, body=pickle.dumps(row_query), answer=answer)
+    output = pool.run_function(FUNCTION, body=pickle.dumps(row_query), answer=answer)
     held.clear()
-    sample = json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
+    sample = get_json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
     return None if sample is None else FoundRows(tuple(sample[0]), sample[1])
 
 
 # -- in the process ----------------------------------------------------------------------------------------
 
 
-def run(task: ChildTask) -> TaskResult:
+def run_row_query(task: ChildTask) -> TaskResult:
     """Ask a query, and give what it finds."""
     row_query: RowQuery = pickle.loads(task.body)
     objects = Objects(cast("Store", _RemoteObjects(task)))
@@ -99,7 +99,7 @@ def run(task: ChildTask) -> TaskResult:
         }
         found_rows = None
         if all(table_rows.has_columns for table_rows in rows.values()):
-            found_rows = ask(
+            found_rows = run_audit_query(
                 row_query.query, rows, row_query.timeout_s, task.memory_max_bytes // MEMORY_SHARE
             )
     finally:
@@ -117,7 +117,7 @@ class _RemoteObjects:
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         answer = self._task.ask(msgspec.msgpack.encode(list(ids)))
-        return msgpack_decoder(dict[ObjectId, bytes]).decode(answer)
+        return get_msgpack_decoder(dict[ObjectId, bytes]).decode(answer)
 
 
 def _open_rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str) -> TableRows:

@@ -9,15 +9,20 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.kernel import tokens
-from penstock.kernel.description import LakeDescription, change_description, read_description, with_room
+from penstock.kernel.description import (
+    LakeDescription,
+    change_description,
+    check_description_size,
+    read_description,
+)
 from penstock.lake import calls
 from penstock.lake.answers import About
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.tokens import Token
 from penstock.storage.forbidden_hosts import check_host
-from penstock.storage.locations import is_under, normalise
+from penstock.storage.locations import is_under, normalise_location
 from penstock.storage.moved_roots import check_added
-from penstock.stores import place_of
+from penstock.stores import get_place
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
@@ -32,31 +37,31 @@ class DescriptionHandlers:
     def __init__(self, lake: Embedded) -> None:
         self._lake, self._kernel = lake, lake.kernel
         self.by_call: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
-            calls.GetAbout: self._about,
+            calls.GetAbout: self._get_about,
             calls.ChangeRoots: self._change_roots,
             calls.GetSetting: self._get_setting,
             calls.PutSetting: self._put_setting,
             calls.KeepHistory: self._keep_history,
             calls.SetGrace: self._set_grace,
-            calls.ListTokens: self._tokens,
+            calls.ListTokens: self._list_tokens,
             calls.FindToken: self._find_token,
             calls.PutToken: self._put_token,
             calls.RevokeToken: self._revoke_token,
         }
 
-    def _about(self, _: calls.GetAbout) -> About:
-        return self._about_lake(read_description(self._kernel.store))
+    def _get_about(self, _: calls.GetAbout) -> About:
+        return self._describe_lake(read_description(self._kernel.store))
 
-    def _about_lake(self, description: LakeDescription) -> About:
+    def _describe_lake(self, description: LakeDescription) -> About:
         self._lake.require_same_roots(description)
-        grace = self._kernel.graces.of_writers()
+        grace = self._kernel.graces.find_writer_grace()
         return About(
             id=description.id,
-            url=place_of(self._kernel.store),
+            url=get_place(self._kernel.store),
             default_branch=description.default_branch,
-            created=utc(description.created_us),
+            created=to_utc_datetime(description.created_us),
             warehouse=description.warehouse,
-            roots=roots_of(description) + _separate_roots(description),
+            roots=list_roots(description) + _separate_roots(description),
             forked_from=description.forked_from,
             moving_to=description.sealed.target if description.sealed is not None else "",
             history_rules=tuple(rule for rule in description.history if rule.ended_us is None),
@@ -68,8 +73,8 @@ class DescriptionHandlers:
     def _change_roots(self, call: calls.ChangeRoots) -> About:
         for root in call.add:
             check_host(root)
-        added = [normalise(root) for root in call.add]
-        removed = {normalise(root) for root in call.remove}
+        added = [normalise_location(root) for root in call.add]
+        removed = {normalise_location(root) for root in call.remove}
 
         def change(lake: LakeDescription) -> LakeDescription:
             if lake.warehouse in removed:
@@ -78,11 +83,11 @@ class DescriptionHandlers:
                 raise InvalidRequest(f"not a root of the lake: {', '.join(sorted(missing))}")
             check_added(lake.moved_roots, (root for root in added if root not in lake.roots))
             roots = dict.fromkeys((*(root for root in lake.roots if root not in removed), *added))
-            return with_room(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
+            return check_description_size(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
 
         changed = change_description(self._kernel.store, self._kernel.settings, change)
         self._lake.note_roots(changed)
-        return self._about_lake(changed)
+        return self._describe_lake(changed)
 
     def _get_setting(self, call: calls.GetSetting) -> str | None:
         return read_description(self._kernel.store).settings.get(call.name)
@@ -102,7 +107,7 @@ class DescriptionHandlers:
                 settings[call.name] = call.value
             if len(settings) > SETTINGS_MAX:
                 raise InvalidRequest(f"a lake can have at most {SETTINGS_MAX} settings")
-            return with_room(lake, msgspec.structs.replace(lake, settings=settings))
+            return check_description_size(lake, msgspec.structs.replace(lake, settings=settings))
 
         change_description(self._kernel.store, self._kernel.settings, change)
         return before
@@ -112,10 +117,10 @@ class DescriptionHandlers:
 
     def _set_grace(self, call: calls.SetGrace) -> About:
         self._kernel.set_grace(call.grace_s, call.data_grace_days)
-        return self._about(calls.GetAbout())
+        return self._get_about(calls.GetAbout())
 
-    def _tokens(self, _: calls.ListTokens) -> tuple[Token, ...]:
-        return tuple(tokens.tokens(self._kernel.store))
+    def _list_tokens(self, _: calls.ListTokens) -> tuple[Token, ...]:
+        return tuple(tokens.list_tokens(self._kernel.store))
 
     def _find_token(self, call: calls.FindToken) -> Token | None:
         return tokens.find_token(self._kernel.store, call.id)
@@ -126,7 +131,7 @@ class DescriptionHandlers:
             name=call.name,
             secret_hash=call.secret_hash,
             grants=call.grants,
-            created=utc(self._kernel.clock()),
+            created=to_utc_datetime(self._kernel.clock()),
             expires=call.expires,
         )
         return tokens.put_token(self._kernel.store, self._kernel.settings, token, call.replaces)
@@ -135,14 +140,14 @@ class DescriptionHandlers:
         return tokens.revoke_token(self._kernel.store, self._kernel.settings, call.id)
 
 
-def roots_of(description: LakeDescription) -> tuple[str, ...]:
+def list_roots(description: LakeDescription) -> tuple[str, ...]:
     """Where tables may be, the warehouse first."""
     return tuple(place for place in (description.warehouse, *description.roots) if place)
 
 
 def _separate_roots(description: LakeDescription) -> tuple[str, ...]:
     """Where files lie that were moved away from below a root that stays."""
-    roots = roots_of(description)
+    roots = list_roots(description)
     return tuple(
         moved_root.new
         for moved_root in description.moved_roots

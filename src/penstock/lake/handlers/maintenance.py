@@ -14,8 +14,7 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.fsck import CheckResult, Damage, fsck
 from penstock.kernel.reachable import Progress
-from penstock.kernel.sweep import SweepResult
-from penstock.kernel.sweep import sweep as sweep_objects
+from penstock.kernel.sweep import SweepResult, sweep_objects
 from penstock.lake import calls
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
@@ -36,23 +35,23 @@ class MaintenanceHandlers:
     def __init__(self, lake: Embedded) -> None:
         self._lake, self._kernel = lake, lake.kernel
         self.by_call: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {
-            calls.Sweep: self._sweep,
-            calls.SweepTables: lake.unless_moved(self._sweep_tables),
-            calls.EraseTable: lake.unless_moved(partial(erase, lake)),
-            Resync: lake.unless_moved(self._resync),
-            calls.Fsck: self._fsck,
+            calls.Sweep: self._sweep_objects,
+            calls.SweepTables: lake.refuse_if_moved(self._sweep_tables),
+            calls.EraseTable: lake.refuse_if_moved(partial(erase, lake)),
+            Resync: lake.refuse_if_moved(self._resync_tables),
+            calls.Fsck: self._run_fsck,
         }
 
-    def _sweep(self, call: calls.Sweep, progress: Progress) -> SweepResult:
+    def _sweep_objects(self, call: calls.Sweep, progress: Progress) -> SweepResult:
         require_unmoved(self._kernel.store)
         if not call.dry_run:
-            self._lake.transactions.tidy()
+            self._lake.transactions.end_abandoned_transactions()
         return sweep_objects(self._kernel, dry_run=call.dry_run, progress=progress)
 
     def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
         return sweep_tables(self._lake, call, progress) if self._lake.has_any_tables() else ()
 
-    def _fsck(self, call: calls.Fsck, progress: Progress) -> CheckResult:  # noqa: ARG002
+    def _run_fsck(self, call: calls.Fsck, progress: Progress) -> CheckResult:  # noqa: ARG002
         checks = [
             check for plugin in self._lake.plugins if (check := plugin.content_check(self._kernel.objects))
         ]
@@ -62,14 +61,16 @@ class MaintenanceHandlers:
             lambda key, content: chain.from_iterable(check(key, content) for check in checks),
         )
         unreadable = (damage for plugin in self._lake.plugins for damage in plugin.unreadable_tables())
-        return msgspec.structs.replace(flaws, damages=(*flaws.damages, *unreadable, *self._out_of_sync()))
+        return msgspec.structs.replace(
+            flaws, damages=(*flaws.damages, *unreadable, *self._find_tables_out_of_sync())
+        )
 
-    def _out_of_sync(self) -> Iterator[Damage]:
+    def _find_tables_out_of_sync(self) -> Iterator[Damage]:
         """Tables of the default branch whose logs or folders are not what the lake knows."""
         if not self._has_tables_anywhere():
             return
         try:
-            for table in TableResync(self._lake, Resync(dry_run=True)).find():
+            for table in TableResync(self._lake, Resync(dry_run=True)).find_tables_out_of_sync():
                 yield Damage(str(table.key), table.problem or describe_ahead(table))
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
@@ -81,8 +82,8 @@ class MaintenanceHandlers:
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError):
             return False  # what is damaged is told by the check of objects
 
-    def _resync(self, call: Resync, progress: Progress) -> ResyncResult:
-        return TableResync(self._lake, call, progress).run()
+    def _resync_tables(self, call: Resync, progress: Progress) -> ResyncResult:
+        return TableResync(self._lake, call, progress).run_resync()
 
 
 def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple[SweptTable, ...]:

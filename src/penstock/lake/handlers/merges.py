@@ -13,7 +13,7 @@ from penstock.kernel.three_way import MergeOptions
 from penstock.lake import calls
 from penstock.lake.call import commit_meta, in_transaction_error, request_digest
 from penstock.lake.calls import Restore
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeResult
@@ -34,21 +34,21 @@ class MergeHandlers:
     def __init__(self, lake: Embedded) -> None:
         self._lake, self._kernel = lake, lake.kernel
         self.by_call: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
-            calls.Merge: self._merge,
-            calls.Transplant: self._transplant,
-            calls.Revert: self._revert,
-            calls.Restore: self._restore,
-            calls.Rebase: self._rebase,
+            calls.Merge: self._merge_branch,
+            calls.Transplant: self._transplant_commits,
+            calls.Revert: self._revert_commit,
+            calls.Restore: self._restore_keys,
+            calls.Rebase: self._rebase_branch,
         }
 
-    def _merge(self, call: calls.Merge) -> MergeResult:
+    def _merge_branch(self, call: calls.Merge) -> MergeResult:
         target = self._lake.or_default(call.into)
-        commit = self._lake.reachable(call.source)
+        commit = self._lake.resolve_reachable(call.source)
         merged = self._kernel.merge(
             commit,
             target,
             commit_meta(call.said, call.who, f"merge {call.source} into {target}"),
-            self._options(call),
+            self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
@@ -60,54 +60,56 @@ class MergeHandlers:
             )
         return merged
 
-    def _transplant(self, call: calls.Transplant) -> MergeResult:
+    def _transplant_commits(self, call: calls.Transplant) -> MergeResult:
         return self._kernel.transplant(
-            self._commits(call.commits),
+            self._resolve_commits(call.commits),
             self._lake.or_default(call.onto),
             commit_meta(call.said, call.who, ""),
-            self._options(call),
+            self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             fingerprint=partial(request_digest, call),
         )
 
-    def _commits(self, commits: Sequence[str]) -> list[ObjectId]:
+    def _resolve_commits(self, commits: Sequence[str]) -> list[ObjectId]:
         if len(commits) != 1 or ".." not in commits[0]:
-            return [self._lake.reachable(revision) for revision in commits]
+            return [self._lake.resolve_reachable(revision) for revision in commits]
         start, _, end = commits[0].partition("..")
-        first, last = self._lake.commit_of(start), self._lake.reachable(end)
+        first, last = self._lake.commit_of(start), self._lake.resolve_reachable(end)
         if first != NO_COMMIT and not self._kernel.history.is_on_line(first, last):
             raise InvalidRequest(f"'{start}' is not a first-parent ancestor of '{end}'")
-        walk = (commit_id for commit_id, _ in self._kernel.walk(last))
+        walk = (commit_id for commit_id, _ in self._kernel.walk_commits(last))
         return [*takewhile(lambda commit_id: commit_id != first, walk)][::-1]
 
-    def _revert(self, call: calls.Revert) -> MergeResult:
-        commit_id, reference = self._kernel.resolve(call.commit)
+    def _revert_commit(self, call: calls.Revert) -> MergeResult:
+        commit_id, reference = self._kernel.resolve_revision(call.commit)
         if commit_id == NO_COMMIT:
             raise InvalidRequest(f"'{call.commit}' has no commits yet")
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != call.on:
             raise in_transaction_error(reference.name)
-        text = f"revert {commit_id.hex()[:8]}: {self._kernel.history.commit(commit_id).message}".rstrip(": ")
+        text = f"revert {commit_id.hex()[:8]}: {self._kernel.history.read_commit(commit_id).message}".rstrip(
+            ": "
+        )
         return self._kernel.revert(
             commit_id,
             self._lake.or_default(call.on),
             commit_meta(call.said, call.who, text),
-            self._options(call),
+            self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             fingerprint=partial(request_digest, call),
         )
 
-    def _restore(self, call: calls.Restore) -> MergeResult:
-        branch, scope = self._lake.or_default(call.branch), restore_scope(call)
+    def _restore_keys(self, call: calls.Restore) -> MergeResult:
+        branch, scope = self._lake.or_default(call.branch), make_restore_scope(call)
         to = call.version if call.version is not None else self._require_restorable(call.to or "", branch)
         restored = self._kernel.restore(
             to,
             branch,
             scope,
-            commit_meta(call.said, call.who, restore_message(call, to)),
+            commit_meta(call.said, call.who, write_restore_message(call, to)),
             if_head=self._lake.resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
@@ -122,15 +124,17 @@ class MergeHandlers:
     def _require_restorable(self, revision: str, branch: str) -> ObjectId:
         """The commit whose state is wanted; if it has expired, the error says from when on there is any."""
         try:
-            commit_id, reference = self._kernel.resolve(revision)
+            commit_id, reference = self._kernel.resolve_revision(revision)
             self._kernel.references.require_kept(commit_id)
             named = parse_revision(revision)
             if commit_id == NO_COMMIT and (named.name is not None or named.steps):
                 # The empty lake is meant only by who gives its id: to drop all tables takes more than a slip.
                 raise HistoryExpired("the lake had no commits at that time")
         except HistoryExpired as expired:
-            oldest_id, oldest = self._kernel.oldest_kept(self._kernel.references.get(branch).head)
-            time = utc(oldest.time_us).isoformat(timespec="seconds")
+            oldest_id, oldest = self._kernel.find_oldest_kept(
+                self._kernel.references.get_reference(branch).head
+            )
+            time = to_utc_datetime(oldest.time_us).isoformat(timespec="seconds")
             raise HistoryExpired(
                 f"'{revision}' cannot be restored: {expired.message}\n  The oldest state that can be "
                 f"restored on '{branch}' is of {time}, commit {oldest_id.hex()[:8]}.",
@@ -142,30 +146,30 @@ class MergeHandlers:
             raise in_transaction_error(reference.name)
         return commit_id
 
-    def _rebase(self, call: calls.Rebase) -> MergeResult:
+    def _rebase_branch(self, call: calls.Rebase) -> MergeResult:
         if call.branch == self._lake.default_branch:
             raise InvalidRequest(
                 f"the default branch '{call.branch}' cannot be rebased; rebase others onto it"
             )
         return self._kernel.rebase(
             call.branch,
-            self._lake.reachable(call.onto),
+            self._lake.resolve_reachable(call.onto),
             commit_meta(calls.CommitDescription(), call.who, ""),
-            self._options(call),
+            self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
             fingerprint=partial(request_digest, call),
         )
 
-    def _options(self, call: calls.MergeCall) -> MergeOptions:
+    def _make_merge_options(self, call: calls.MergeCall) -> MergeOptions:
         chosen: Mapping[Key, KeyMerge] = {Key.parse(key): how for key, how in call.keys.items()}
         for key_merge in chosen.values():
             self._lake.check_location(key_merge.content)
         return MergeOptions(dict(chosen), call.default)
 
 
-def restore_scope(call: Restore) -> RestoreScope:
+def make_restore_scope(call: Restore) -> RestoreScope:
     """What is to be restored; ``InvalidRequest`` unless the call says exactly one thing, and one time."""
     if sum((bool(call.keys), call.namespace is not None, call.all)) != 1:
         raise InvalidRequest("give exactly one of keys, a namespace, or all, to say what to restore")
@@ -182,7 +186,7 @@ def restore_scope(call: Restore) -> RestoreScope:
     return RestoreScope(call.keys, call.namespace, call.leave)
 
 
-def restore_message(call: Restore, to: ObjectId | int) -> str:
+def write_restore_message(call: Restore, to: ObjectId | int) -> str:
     """What the commit says if its author says nothing."""
     if call.all:
         what = "everything"

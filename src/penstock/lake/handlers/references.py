@@ -9,8 +9,8 @@ from penstock.errors import InvalidRequest
 from penstock.kernel.checks import assign_checked
 from penstock.lake import calls
 from penstock.lake.answers import LogLine
-from penstock.lake.call import first, request_digest
-from penstock.lake.recovered_answers import as_left
+from penstock.lake.call import request_digest, take_first
+from penstock.lake.recovered_answers import make_reference_as_written
 from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
@@ -23,65 +23,69 @@ class ReferenceHandlers:
     def __init__(self, lake: Embedded) -> None:
         self._lake, self._kernel = lake, lake.kernel
         self.by_call: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
-            calls.ListReferences: self._references,
-            calls.GetReference: self._reference,
-            calls.GetReferenceLog: self._reference_log,
-            calls.CreateReference: self._create,
-            calls.AssignReference: self._assign,
-            calls.DeleteReference: self._delete,
+            calls.ListReferences: self._list_references,
+            calls.GetReference: self._get_reference,
+            calls.GetReferenceLog: self._list_reference_log,
+            calls.CreateReference: self._create_reference,
+            calls.AssignReference: self._assign_reference,
+            calls.DeleteReference: self._delete_reference,
         }
 
-    def _references(self, call: calls.ListReferences) -> tuple[Reference, ...]:
+    def _list_references(self, call: calls.ListReferences) -> tuple[Reference, ...]:
         if call.kind not in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
             raise InvalidRequest(f"unknown kind of reference '{call.kind}'")
         references = self._kernel.references
         if call.limit is None:
-            return tuple(references.all(call.kind, call.prefix, call.after))
-        return tuple(references.list(call.kind, call.prefix, call.after, call.limit))
+            return tuple(references.list_all_references(call.kind, call.prefix, call.after))
+        return tuple(references.list_references(call.kind, call.prefix, call.after, call.limit))
 
-    def _reference(self, call: calls.GetReference) -> Reference:
-        return self._kernel.references.get(call.name)
+    def _get_reference(self, call: calls.GetReference) -> Reference:
+        return self._kernel.references.get_reference(call.name)
 
-    def _reference_log(self, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
-        entries = (entry for _, entry in self._kernel.references.log(call.name, call.before))
-        return tuple(LogLine.of(entry) for entry in first(entries, call.limit))
+    def _list_reference_log(self, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
+        entries = (entry for _, entry in self._kernel.references.walk_log(call.name, call.before))
+        return tuple(LogLine.from_entry(entry) for entry in take_first(entries, call.limit))
 
-    def _create(self, call: calls.CreateReference) -> Reference:
-        reference = self._kernel.references.create(
-            call.name, call.kind, self._lake.reachable(call.at), who=call.who, **_key_of(call)
+    def _create_reference(self, call: calls.CreateReference) -> Reference:
+        reference = self._kernel.references.create_reference(
+            call.name,
+            call.kind,
+            self._lake.resolve_reachable(call.at),
+            who=call.who,
+            **_make_request_key(call),
         )
-        return as_left(reference)
+        return make_reference_as_written(reference)
 
-    def _assign(self, call: calls.AssignReference) -> Reference:
+    def _assign_reference(self, call: calls.AssignReference) -> Reference:
         moved = assign_checked(
             self._kernel,
             call.name,
-            self._lake.reachable(call.to),
+            self._lake.resolve_reachable(call.to),
             kind=call.kind,
             expected=self._lake.resolve_optional(call.expected),
             who=call.who,
-            **_key_of(call),
+            **_make_request_key(call),
         )
-        return as_left(moved)
+        return make_reference_as_written(moved)
 
-    def _delete(self, call: calls.DeleteReference) -> Reference:
-        deleted = self._kernel.references.delete(
+    def _delete_reference(self, call: calls.DeleteReference) -> Reference:
+        deleted = self._kernel.references.delete_reference(
             call.name,
             kind=call.kind,
             expected=self._lake.resolve_optional(call.expected),
             who=call.who,
-            **_key_of(call),
+            **_make_request_key(call),
         )
-        return as_left(deleted, is_deleted=True)
+        return make_reference_as_written(deleted, is_deleted=True)
 
 
-def _key_of(call: calls.WriteCall[Any]) -> _Keyed:
+def _make_request_key(call: calls.WriteCall[Any]) -> _RequestKey:
     """What a reference is told of the key of a request."""
     if call.idempotency_key is None:
         return {}
     return {"key": call.idempotency_key, "asked": request_digest(call)}
 
 
-class _Keyed(TypedDict, total=False):
+class _RequestKey(TypedDict, total=False):
     key: str
     asked: bytes

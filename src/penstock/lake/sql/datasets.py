@@ -40,7 +40,7 @@ class RowDataset(_DATASET):  # type: ignore[misc]
         return self._scans[-1].reader
 
     @property
-    def problem(self) -> BaseException | None:
+    def read_problem(self) -> BaseException | None:
         """Why rows could not be read, if they could not: DuckDB only tells that they cannot."""
         problems = (scan.problem for scan in self._scans if scan.problem is not None)
         return self._problem or next(problems, None)
@@ -51,9 +51,9 @@ class ErrorRecordingRows:
 
     def __init__(self, reader: Any) -> None:
         self.problem: BaseException | None = None
-        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._watch(reader))
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._record_errors(reader))
 
-    def _watch(self, reader: Any) -> Iterator[Any]:
+    def _record_errors(self, reader: Any) -> Iterator[Any]:
         try:
             yield from reader
         except (PenstockError, KeyboardInterrupt, SystemExit) as problem:

@@ -28,9 +28,9 @@ class DuckDbThread:
         self._bounds = find_bounds()
         self._resources = ExitStack()
         self._thread = ThreadPoolExecutor(1, "penstock-sql")
-        self._thread.submit(self._open).result()
+        self._thread.submit(self._open_connection).result()
 
-    def _open(self) -> None:
+    def _open_connection(self) -> None:
         import duckdb
 
         folder = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="penstock-sql-"))
@@ -49,7 +49,7 @@ class DuckDbThread:
         self._thread.submit(self._resources.close).result()
         self._thread.shutdown()
 
-    def run(
+    def run_in_thread(
         self, work: Callable[[], T], find_problem: Callable[[], BaseException | None] = lambda: None
     ) -> T:
         """Do something in the thread. What DuckDB refuses is ``InvalidRequest``, unless another problem is

@@ -52,15 +52,15 @@ def strip_end(sql: str) -> str:
 def _read_name(names: tuple[str, ...]) -> QueriedTable:
     last, at, ref = names[-1].partition("@")
     if not at:
-        return QueriedTable(names, _as_key(names), None)
+        return QueriedTable(names, _make_key(names), None)
     if not last or not ref:
         raise InvalidRequest(
             f"'{'.'.join(names)}' is not a table: a table at a revision is named \"sales.orders@dev\""
         )
-    return QueriedTable(names, _as_key((*names[:-1], last)), ref)
+    return QueriedTable(names, _make_key((*names[:-1], last)), ref)
 
 
-def _as_key(names: tuple[str, ...]) -> Key:
+def _make_key(names: tuple[str, ...]) -> Key:
     return Key(*names) if len(names) > 1 else Key.parse(names[0])
 
 

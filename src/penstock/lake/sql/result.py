@@ -30,7 +30,7 @@ class SqlResult(RowReader):
     def __init__(self, sql: str, tables: Mapping[tuple[str, ...], TableRows]) -> None:
         self.sql, self._tables = sql, tables
         with _Session(tables) as session:
-            self._schema = session.begin(sql, lambda found: found.limit(0)).schema
+            self._schema = session.begin_query(sql, lambda found: found.limit(0)).schema
 
     def __repr__(self) -> str:
         return f"<SqlResult {', '.join(self._schema.names)}>"
@@ -58,7 +58,7 @@ class SqlResult(RowReader):
 
         session = _Session(self._tables)
         try:
-            reader = session.begin(self.sql, choose)
+            reader = session.begin_query(self.sql, choose)
         except BaseException:
             session.close()
             raise
@@ -71,7 +71,7 @@ class SqlResult(RowReader):
             return (found if where is None else found.filter(where)).aggregate("count(*)")
 
         with _Session(self._tables) as session:
-            counted: int = session.next_batch(session.begin(self.sql, choose)).column(0)[0].as_py()
+            counted: int = session.next_batch(session.begin_query(self.sql, choose)).column(0)[0].as_py()
         return counted
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -103,15 +103,15 @@ class _Session:
     def close(self) -> None:
         self._thread.close()
 
-    def begin(self, sql: str, choose: Callable[[Any], Any]) -> Any:
+    def begin_query(self, sql: str, choose: Callable[[Any], Any]) -> Any:
         """Begin to run a query; what is chosen of its answer is a ``pyarrow.RecordBatchReader``."""
-        return self._thread.run(lambda: self._begin(sql, choose), self._find_problem)
+        return self._thread.run_in_thread(lambda: self._begin_in_thread(sql, choose), self._find_problem)
 
     def next_batch(self, reader: Any) -> Any:
         """The next rows; ``None`` if there are no more."""
-        return self._thread.run(lambda: next(reader, None), self._find_problem)
+        return self._thread.run_in_thread(lambda: next(reader, None), self._find_problem)
 
-    def _begin(self, sql: str, choose: Callable[[Any], Any]) -> Any:
+    def _begin_in_thread(self, sql: str, choose: Callable[[Any], Any]) -> Any:
         connection = self._thread.connection
         for names, rows in self._tables.items():
             dataset = RowDataset(rows)
@@ -122,4 +122,6 @@ class _Session:
 
     def _find_problem(self) -> BaseException | None:
         """Why a table could not be read, if one could not: DuckDB does not tell."""
-        return next((dataset.problem for dataset in self._datasets if dataset.problem is not None), None)
+        return next(
+            (dataset.read_problem for dataset in self._datasets if dataset.read_problem is not None), None
+        )

@@ -26,7 +26,7 @@ from penstock.formats.rows.row_difference import (
     list_key_columns,
     repeated_key_error,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.audits.duckdb_requirement import require_sql
 from penstock.lake.sql.datasets import ErrorRecordingRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
@@ -63,9 +63,9 @@ class RowDiff(RowReader):
         self.key, self.on, self._rows = key, on, rows
         self._schemas = schemas
         self.read_before, self.read_after = read
-        self.added = self._choose(ADDED)
+        self.added = self._choose_change(ADDED)
         """Rows that only the second commit has, as a ``pyarrow.Table``."""
-        self.removed = self._choose(REMOVED)
+        self.removed = self._choose_change(REMOVED)
         """Rows that only the first commit has."""
         self.changed = self._pair_changes()
         """Rows with the same key and other values: the key's columns, and ``before`` and ``after`` as structs
@@ -89,15 +89,15 @@ class RowDiff(RowReader):
     @property
     def added_columns(self) -> tuple[str, ...]:
         """Columns that only the second commit has. They are not compared."""
-        return _missing_columns(self._schemas[1], self._schemas[0])
+        return _list_missing_columns(self._schemas[1], self._schemas[0])
 
     @property
     def removed_columns(self) -> tuple[str, ...]:
         """Columns that only the first commit has. They are not compared."""
-        return _missing_columns(self._schemas[0], self._schemas[1])
+        return _list_missing_columns(self._schemas[0], self._schemas[1])
 
     def _pair_changes(self) -> Any:
-        before, after = self._choose(BEFORE), self._choose(AFTER)
+        before, after = self._choose_change(BEFORE), self._choose_change(AFTER)
         names = [name for name in before.schema.names if name not in self.on]
 
         def pack(rows: Any) -> Any:
@@ -110,7 +110,7 @@ class RowDiff(RowReader):
         columns = {name: before.column(name) for name in self.on}
         return pa.table({**columns, "before": pack(before), "after": pack(after)})
 
-    def _choose(self, change: str) -> Any:
+    def _choose_change(self, change: str) -> Any:
         return self._rows.filter(pc.equal(self._rows.column(CHANGE), change)).drop_columns([CHANGE])
 
     @property
@@ -143,7 +143,7 @@ class RowDiff(RowReader):
         return TableRows(self.key, self._rows.to_reader).to_batches(columns, where)
 
 
-def _missing_columns(schema: Any, other: Any) -> tuple[str, ...]:
+def _list_missing_columns(schema: Any, other: Any) -> tuple[str, ...]:
     return tuple(name for name in schema.names if name not in other.names)
 
 
@@ -154,24 +154,26 @@ def diff_rows(
     after: str,
     on: str | Sequence[str] | None,
     columns: Sequence[str] | None,
-    progress: Progress = silent,
+    progress: Progress = show_no_progress,
 ) -> RowDiff:
     """See ``Lake.diff_rows``."""
     require_sql("lake.diff_rows()")
     path = Key.parse(key)
     keys = list_key_columns(on)
-    sides = [_open(lake, path, before), _open(lake, path, after)]
+    sides = [_open_rows(lake, path, before), _open_rows(lake, path, after)]
     if all(side is None for side in sides):
         raise lake.key_not_found(path, after)
-    old, new = (side if side is not None else _Nothing(path, sides[1 - n]) for n, side in enumerate(sides))
+    old, new = (side if side is not None else _NoRows(path, sides[1 - n]) for n, side in enumerate(sides))
     names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
     (old_rows, new_rows), read = _read_differing_rows(old, new, names)
     read_rows = _CountedRows(f"comparing rows of {path}", progress)
-    rows = _Comparison(path, names, keys).run(read_rows.count(old_rows), read_rows.count(new_rows))
+    rows = _RowComparison(path, names, keys).compare_rows(
+        read_rows.count_rows(old_rows), read_rows.count_rows(new_rows)
+    )
     return RowDiff(path, keys, rows, (old.schema, new.schema), read)
 
 
-def _open(lake: Lake, key: Key, ref: str) -> TableRows | None:
+def _open_rows(lake: Lake, key: Key, ref: str) -> TableRows | None:
     """The rows of a table at a revision; ``None`` if it is not there."""
     try:
         return lake.at(ref).table(key).scan()
@@ -179,7 +181,7 @@ def _open(lake: Lake, key: Key, ref: str) -> TableRows | None:
         return None
 
 
-class _Nothing(TableRows):
+class _NoRows(TableRows):
     """A table that is not there, with the columns that it has elsewhere."""
 
     def __init__(self, key: Key, other: TableRows | None) -> None:
@@ -206,8 +208,8 @@ def _read_differing_rows(
 
 
 def _list_parts(rows: TableRows) -> StoredRows | None:
-    parts = rows.parts()
-    return None if parts is None else StoredRows(list(parts), rows.bindings())
+    parts = rows.list_parts()
+    return None if parts is None else StoredRows(list(parts), rows.identify_columns())
 
 
 class _CountedRows:
@@ -216,7 +218,7 @@ class _CountedRows:
     def __init__(self, subject: str, progress: Progress) -> None:
         self._what, self._progress, self._total = subject, progress, 0
 
-    def count(self, reader: Any) -> Any:
+    def count_rows(self, reader: Any) -> Any:
         return pa.RecordBatchReader.from_batches(reader.schema, self._count_rows(reader))
 
     def _count_rows(self, reader: Any) -> Iterator[Any]:
@@ -226,22 +228,22 @@ class _CountedRows:
             yield batch
 
 
-class _Comparison:
+class _RowComparison:
     """What DuckDB does with the rows of both sides. It goes to a disk for what memory does not hold."""
 
     def __init__(self, key: Key, names: list[str], on: tuple[str, ...]) -> None:
         self._key, self._names, self._on = key, names, on
 
-    def run(self, old: Any, new: Any) -> Any:
+    def compare_rows(self, old: Any, new: Any) -> Any:
         """The rows that differ, with what became of each, as a ``pyarrow.Table``."""
         sides = ErrorRecordingRows(old), ErrorRecordingRows(new)
         with DuckDbThread() as thread:
-            return thread.run(
-                lambda: self._run(thread, sides[0].reader, sides[1].reader),
+            return thread.run_in_thread(
+                lambda: self._compare_in_thread(thread, sides[0].reader, sides[1].reader),
                 lambda: sides[0].problem or sides[1].problem,
             )
 
-    def _run(self, thread: DuckDbThread, old: Any, new: Any) -> Any:
+    def _compare_in_thread(self, thread: DuckDbThread, old: Any, new: Any) -> Any:
         connection = thread.connection
         columns = ", ".join(map(quote_name, self._names))
         for name, rows in (("old_rows", old), ("new_rows", new)):

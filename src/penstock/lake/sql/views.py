@@ -29,11 +29,11 @@ def create_view(connection: Any, names: Sequence[str], rows: str) -> None:
     if len(quoted) > 1:
         connection.execute(f"create schema if not exists {'.'.join(quoted[:-1])}")
     connection.execute(
-        f"create view {'.'.join(quoted)} as select *{_real_columns(connection, rows)} from {rows}"
+        f"create view {'.'.join(quoted)} as select *{_select_real_columns(connection, rows)} from {rows}"
     )
 
 
-def _real_columns(connection: Any, rows: str) -> str:
+def _select_real_columns(connection: Any, rows: str) -> str:
     """How real numbers are selected, so that DuckDB compares them itself, by its own rules.
 
     It has Arrow compare a column that stands in a condition as it is. To Arrow NaN is not larger than other

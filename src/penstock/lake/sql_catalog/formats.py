@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import list_table_formats, load_part
 from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
@@ -85,7 +85,9 @@ class SqlFormat:
 
     def plan_write(self, lake: Lake, order: RowOrder) -> WritePlan:  # noqa: ARG002
         """How the engine is to write rows to a table."""
-        raise needs_python(f"rows cannot be written to '{order.key}', which is a {self.described},")
+        raise make_needs_python_error(
+            f"rows cannot be written to '{order.key}', which is a {self.described},"
+        )
 
     def commit_write(self, lake: Lake, order: RowOrder, written: WrittenRows) -> None:  # noqa: ARG002
         """Commit the files of a job whose plan says that they are told."""
@@ -96,14 +98,14 @@ class SqlFormat:
         raise NotImplementedError
 
 
-def sql_format_of(table: Table) -> SqlFormat:
+def find_sql_format(table: Table) -> SqlFormat:
     """The format of a table. ``NotManaged`` if only a driver with Python can read it."""
     try:
         kind = table.outside_read_set.type
     except KeyNotFound:
         table.note_read()  # that there is none
         raise
-    for sql_format in _sql_formats():
+    for sql_format in _list_sql_formats():
         if sql_format.content_type == kind:
             return sql_format
     raise NotManaged(
@@ -112,27 +114,27 @@ def sql_format_of(table: Table) -> SqlFormat:
     )
 
 
-def sql_format_named(name: str) -> SqlFormat:
+def find_sql_format_by_name(name: str) -> SqlFormat:
     """The format that ``USING`` names; the default one if it names none."""
     if not name:
-        return next(sql_format for sql_format in _sql_formats() if sql_format.is_default)
-    for declared in table_formats():
+        return next(sql_format for sql_format in _list_sql_formats() if sql_format.is_default)
+    for declared in list_table_formats():
         if declared.name == name and declared.sql is None:
-            raise needs_python(f"a {declared.content_type} cannot be created")
-    by_source = {sql_format.source_name: sql_format for sql_format in _sql_formats()}
+            raise make_needs_python_error(f"a {declared.content_type} cannot be created")
+    by_source = {sql_format.source_name: sql_format for sql_format in _list_sql_formats()}
     return by_source.get(name) or by_source[None]
 
 
-def needs_python(subject: str) -> InvalidRequest:
+def make_needs_python_error(subject: str) -> InvalidRequest:
     """The error for a statement whose work is done by Python."""
     return InvalidRequest(f"{subject} by a Spark driver without Python: {WITH_PYTHON}")
 
 
-def _sql_formats() -> Iterator[SqlFormat]:
-    return (_load_format(declared.sql) for declared in table_formats() if declared.sql is not None)
+def _list_sql_formats() -> Iterator[SqlFormat]:
+    return (_load_format(declared.sql) for declared in list_table_formats() if declared.sql is not None)
 
 
 @cache
 def _load_format(path: str) -> SqlFormat:
-    made: SqlFormat = load(path)()
+    made: SqlFormat = load_part(path)()
     return made

@@ -7,21 +7,21 @@ from typing import Any, Final
 
 from penstock.errors import InvalidRequest
 from penstock.lake.answers import SweptFiles, SweptTable
-from penstock.lake.sql_catalog.formats import needs_python
+from penstock.lake.sql_catalog.formats import make_needs_python_error
 from penstock.lake.sql_catalog.procedure import CallResult, Parameter, Procedure, ProcedureCall
-from penstock.model.clock import microseconds
+from penstock.model.clock import to_microseconds
 
 
-def _optimize(call: ProcedureCall) -> CallResult:
+def _optimize_table(call: ProcedureCall) -> CallResult:
     if call.optimize is None:  # a server rewrites no rows for others
-        raise needs_python("files of a table cannot be rewritten")
+        raise make_needs_python_error("files of a table cannot be rewritten")
     optimized = call.optimize(
-        call.text("table"),
+        call.get_text("table"),
         branch=call.branch,
-        target_file_bytes=call.number("target_file_bytes"),
-        where=call.optional("where"),
-        zorder_by=call.texts("zorder_by"),
-        message=call.optional("message"),
+        target_file_bytes=call.get_number("target_file_bytes"),
+        where=call.get_optional_text("where"),
+        zorder_by=call.get_texts("zorder_by"),
+        message=call.get_optional_text("message"),
     )
     return CallResult(
         [
@@ -38,18 +38,18 @@ def _optimize(call: ProcedureCall) -> CallResult:
     )
 
 
-def _restore(call: ProcedureCall) -> CallResult:
+def _restore_table(call: ProcedureCall) -> CallResult:
     arguments = call.session.arguments
     targets = [name for name in ("version", "timestamp", "to_ref") if arguments.get(name) is not None]
     if len(targets) != 1:
         raise InvalidRequest(
             "'restore' needs exactly one of the arguments 'to_ref', 'version' and 'timestamp'"
         )
-    result = call.lake.table(call.text("table"), call.branch).restore(
-        version=call.number("version"),
-        timestamp=call.optional("timestamp"),
-        ref=call.optional("to_ref"),
-        message=call.optional("message"),
+    result = call.lake.table(call.get_text("table"), call.branch).restore(
+        version=call.get_number("version"),
+        timestamp=call.get_optional_text("timestamp"),
+        ref=call.get_optional_text("to_ref"),
+        message=call.get_optional_text("message"),
         dry_run=call.is_set("dry_run"),
     )
     # A repeated restore is answered without its tables: what is told of them is told by dry runs.
@@ -61,20 +61,20 @@ def _restore(call: ProcedureCall) -> CallResult:
     return CallResult([[call.branch, result.head, is_changed, *counts, conflicts or None]])
 
 
-def _vacuum(call: ProcedureCall) -> CallResult:
+def _vacuum_table(call: ProcedureCall) -> CallResult:
     table = call.table
     if not table.outside_read_set.exists:
-        raise call.lake.key_not_found(table.key, call.current)
+        raise call.lake.key_not_found(table.key, call.current_reference)
     swept = call.lake.sweep_tables(
         table.key, remove_data=True, dry_run=call.is_set("dry_run"), progress=call.progress
     )
     return CallResult([_describe_table(part) for part in swept])
 
 
-def _erase(call: ProcedureCall) -> CallResult:
+def _erase_table(call: ProcedureCall) -> CallResult:
     erased = call.lake.erase(
-        call.text("table"),
-        older_than=call.optional("older_than"),
+        call.get_text("table"),
+        older_than=call.get_optional_text("older_than"),
         all_references=call.is_set("all_references"),
         dropped=call.is_set("dropped"),
         dry_run=call.is_set("dry_run"),
@@ -97,7 +97,7 @@ def _erase(call: ProcedureCall) -> CallResult:
     )
 
 
-def _sweep(call: ProcedureCall) -> CallResult:
+def _sweep_lake(call: ProcedureCall) -> CallResult:
     is_dry, remove_data = call.is_set("dry_run"), call.is_set("remove_data")
     objects = call.lake.sweep(dry_run=is_dry, progress=call.progress)
     tables = call.lake.sweep_tables(remove_data=remove_data, dry_run=is_dry, progress=call.progress)
@@ -136,7 +136,7 @@ def _describe_files(files: SweptFiles) -> list[Any]:
 
 
 def _to_microseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else microseconds(moment)
+    return None if moment is None else to_microseconds(moment)
 
 
 OBJECTS: Final = "objects of the lake"
@@ -164,7 +164,7 @@ MAINTENANCE: Final = {
         ),
         "key string, version bigint, files_removed bigint, files_added bigint, bytes_removed bigint, "
         "bytes_added bigint, files_skipped bigint",
-        _optimize,
+        _optimize_table,
         is_outside=True,
         is_long=True,
     ),
@@ -181,14 +181,14 @@ MAINTENANCE: Final = {
         ),
         "branch string, hash string, is_changed boolean, rows_added bigint, rows_removed bigint, "
         "conflicts string",
-        _restore,
+        _restore_table,
         is_outside=True,
     ),
     "vacuum": Procedure(
         "Remove files of a table that no retained commit needs and that are older than the grace period.",
         (_TABLE, _DRY_RUN),
         _REMOVED,
-        _vacuum,
+        _vacuum_table,
         is_outside=True,
         is_long=True,
     ),
@@ -203,7 +203,7 @@ MAINTENANCE: Final = {
         ),
         "key string, is_finished boolean, until timestamp, files_rewritten bigint, files bigint, "
         "bytes bigint, log_files bigint, objects bigint, remaining string",
-        _erase,
+        _erase_table,
         is_outside=True,
         is_long=True,
     ),
@@ -211,7 +211,7 @@ MAINTENANCE: Final = {
         "Remove objects of the lake and files of all tables that are no longer needed.",
         (Parameter("remove_data", "boolean", "false"), _DRY_RUN),
         f"part string, {_REMOVED}",
-        _sweep,
+        _sweep_lake,
         is_outside=True,
         is_long=True,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.model.keys import Key
 
@@ -50,18 +50,18 @@ class ProcedureCall(NamedTuple):
     session: CatalogRequest
     is_in_driver: bool
     """Whether this is the session's own process: it renews the lease of its transaction."""
-    progress: Progress = silent
+    progress: Progress = show_no_progress
     optimize: Callable[..., OptimizedTable] | None = None
     """Rewrites files of a table, with the arguments of ``Table.optimize``, a key and a branch; ``None`` where
     no files are rewritten."""
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         value = self.session.arguments.get(name)
         if not isinstance(value, str) or not value:
             raise InvalidRequest(f"'{self.session.procedure}' needs the argument '{name}'")
         return value
 
-    def optional(self, name: str) -> str | None:
+    def get_optional_text(self, name: str) -> str | None:
         value = self.session.arguments.get(name)
         return str(value) if value not in (None, "") else None
 
@@ -71,11 +71,11 @@ class ProcedureCall(NamedTuple):
     @property
     def table(self) -> Table:
         """The table that is named, at the revision that its name has or else at the session's."""
-        names = Key.parse(self.text("table")).elements
+        names = Key.parse(self.get_text("table")).elements
         name = replace(self.session, names=names).name
         return self.lake.at(name.revision or None).table(name.key)
 
-    def number(self, name: str) -> int | None:
+    def get_number(self, name: str) -> int | None:
         value = self.session.arguments.get(name)
         if value is not None and not isinstance(value, int):
             raise InvalidRequest(
@@ -83,17 +83,17 @@ class ProcedureCall(NamedTuple):
             )
         return value
 
-    def texts(self, name: str) -> tuple[str, ...]:
+    def get_texts(self, name: str) -> tuple[str, ...]:
         value = self.session.arguments.get(name)
         return value if isinstance(value, tuple) else ()
 
     @property
     def branch(self) -> str:
         """The branch that is named, or else the session's."""
-        return self.optional("branch") or self.current
+        return self.get_optional_text("branch") or self.current_reference
 
     @property
-    def current(self) -> str:
+    def current_reference(self) -> str:
         """The reference that the session's statements are about."""
         return self.session.ref or self.lake.default_branch
 

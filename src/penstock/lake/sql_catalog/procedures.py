@@ -19,7 +19,7 @@ from penstock.errors import (
     TransactionNotFound,
     TransactionOver,
 )
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.calls import DeleteReference
 from penstock.lake.sql_catalog.maintenance import MAINTENANCE
 from penstock.lake.sql_catalog.procedure import (
@@ -33,7 +33,7 @@ from penstock.lake.sql_catalog.procedure import (
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.table_history import HISTORY
 from penstock.lake.transactions.calls import BeginTransaction, RenewTransaction
-from penstock.model.clock import microseconds
+from penstock.model.clock import to_microseconds
 from penstock.model.references import Kind, Reference
 from penstock.model.similar_names import describe_names
 from penstock.model.transactions import PREFIX, Isolation, Policy, TransactionState
@@ -59,7 +59,7 @@ def list_procedures() -> list[str]:
 
 def describe_procedure(name: str) -> dict[str, Any]:
     """What a caller has to know of a procedure. ``InvalidRequest`` if there is none of that name."""
-    procedure = _find(name)
+    procedure = _find_procedure(name)
     return {
         "description": procedure.description,
         "columns": procedure.columns,
@@ -73,14 +73,14 @@ def call_procedure(
     request: CatalogRequest,
     *,
     is_in_driver: bool,
-    progress: Progress = silent,
+    progress: Progress = show_no_progress,
     optimize: Callable[..., OptimizedTable] | None = None,
 ) -> dict[str, Any]:
     """Carry out a procedure. ``InvalidRequest`` where a transaction is open that cannot hold it.
 
     ``optimize`` rewrites files of a table, where that is possible.
     """
-    procedure = _find(request.procedure)
+    procedure = _find_procedure(request.procedure)
     if procedure.is_outside and request.transaction:
         raise InvalidRequest(
             f"'{request.procedure}' takes effect immediately, but a transaction is open in this session: "
@@ -90,7 +90,7 @@ def call_procedure(
     return {name: value for name, value in result._asdict().items() if value is not None}
 
 
-def _find(name: str) -> Procedure:
+def _find_procedure(name: str) -> Procedure:
     procedure = PROCEDURES.get(name.lower().removeprefix(f"{SYSTEM}."))
     if procedure is None:
         names = describe_names(name.lower().removeprefix(f"{SYSTEM}."), list_procedures(), above=f"{SYSTEM}.")
@@ -102,34 +102,34 @@ def _find(name: str) -> Procedure:
 
 
 def _create_branch(call: ProcedureCall) -> CallResult:
-    return _create(call, call.lake.branch(call.text("name")))
+    return _create_reference(call, call.lake.branch(call.get_text("name")))
 
 
 def _create_tag(call: ProcedureCall) -> CallResult:
-    return _create(call, call.lake.tag(call.text("name")))
+    return _create_reference(call, call.lake.tag(call.get_text("name")))
 
 
-def _create(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+def _create_reference(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
     if not (call.is_set("if_not_exists") and reference.exists):
-        reference.create(call.optional("from_ref") or call.current)
+        reference.create(call.get_optional_text("from_ref") or call.current_reference)
     return _show_new(reference)
 
 
 def _drop_branch(call: ProcedureCall) -> CallResult:
-    return _drop(call, call.lake.branch(call.text("name")))
+    return _drop_reference(call, call.lake.branch(call.get_text("name")))
 
 
 def _drop_tag(call: ProcedureCall) -> CallResult:
-    return _drop(call, call.lake.tag(call.text("name")))
+    return _drop_reference(call, call.lake.tag(call.get_text("name")))
 
 
-def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+def _drop_reference(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
     try:
         dropped = call.lake.do(
             DeleteReference(
                 name=reference.name,
                 kind=reference.kind,
-                expected=call.optional("expected"),
+                expected=call.get_optional_text("expected"),
                 who=call.lake.author,
             )
         )
@@ -141,24 +141,24 @@ def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
 
 
 def _assign_branch(call: ProcedureCall) -> CallResult:
-    return _assign(call, call.lake.branch(call.text("name")))
+    return _assign_reference(call, call.lake.branch(call.get_text("name")))
 
 
 def _assign_tag(call: ProcedureCall) -> CallResult:
-    return _assign(call, call.lake.tag(call.text("name")))
+    return _assign_reference(call, call.lake.tag(call.get_text("name")))
 
 
-def _assign(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
-    return _show_new(reference.assign(call.text("to_ref"), expected=call.optional("expected")))
+def _assign_reference(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+    return _show_new(reference.assign(call.get_text("to_ref"), expected=call.get_optional_text("expected")))
 
 
 def _use_reference(call: ProcedureCall) -> CallResult:
-    name = call.text("name")
+    name = call.get_text("name")
     return CallResult([_describe_reference(call, name)], used=name)
 
 
 def _show_reference(call: ProcedureCall) -> CallResult:
-    return CallResult([_describe_reference(call, call.current)])
+    return CallResult([_describe_reference(call, call.current_reference)])
 
 
 def _describe_reference(call: ProcedureCall, name: str) -> list[Any]:
@@ -183,39 +183,39 @@ def _show_new(reference: Branch | Tag) -> CallResult:
 
 
 def _show_log(call: ProcedureCall) -> CallResult:
-    limit = call.number("limit") or LOG_LIMIT
-    commits = call.lake.log(call.optional("ref") or call.current, limit=limit)
+    limit = call.get_number("limit") or LOG_LIMIT
+    commits = call.lake.log(call.get_optional_text("ref") or call.current_reference, limit=limit)
     return CallResult(
-        [[commit.id, microseconds(commit.time), commit.author, commit.message] for commit in commits]
+        [[commit.id, to_microseconds(commit.time), commit.author, commit.message] for commit in commits]
     )
 
 
 def _show_diff(call: ProcedureCall) -> CallResult:
-    differences = call.lake.diff(call.text("from_ref"), call.text("to_ref"))
+    differences = call.lake.diff(call.get_text("from_ref"), call.get_text("to_ref"))
     words = {"+": "added", "-": "dropped", "~": "changed"}
     return CallResult([[str(changed.key), words[changed.sign], changed.type] for changed in differences])
 
 
 def _show_conflicts(call: ProcedureCall) -> CallResult:
-    result = call.lake.merge(call.text("branch"), call.optional("into"), dry_run=True)
+    result = call.lake.merge(call.get_text("branch"), call.get_optional_text("into"), dry_run=True)
     return CallResult(
         [[str(conflict.key), conflict.kind.value, str(conflict)] for conflict in result.conflicts]
     )
 
 
 def _merge_branch(call: ProcedureCall) -> CallResult:
-    into = call.optional("into") or call.lake.default_branch
-    result = call.lake.merge(call.text("branch"), into, message=call.optional("message"))
+    into = call.get_optional_text("into") or call.lake.default_branch
+    result = call.lake.merge(call.get_text("branch"), into, message=call.get_optional_text("message"))
     return _describe_landing(into, result)
 
 
-def _revert(call: ProcedureCall) -> CallResult:
-    result = call.lake.revert(call.text("ref"), call.branch, message=call.optional("message"))
+def _revert_commit(call: ProcedureCall) -> CallResult:
+    result = call.lake.revert(call.get_text("ref"), call.branch, message=call.get_optional_text("message"))
     return _describe_landing(call.branch, result)
 
 
-def _publish(call: ProcedureCall) -> CallResult:
-    published = call.lake.publish(call.text("branch"), call.optional("into"))
+def _publish_branch(call: ProcedureCall) -> CallResult:
+    published = call.lake.publish(call.get_text("branch"), call.get_optional_text("into"))
     return _describe_landing(published.into, published.merged)
 
 
@@ -229,7 +229,7 @@ def _describe_landing(branch: str, result: MergeResult) -> CallResult:
 def _begin_transaction(call: ProcedureCall) -> CallResult:
     if call.session.transaction:
         raise InvalidRequest("a transaction is already open in this session: COMMIT or ROLLBACK it first")
-    isolation = call.optional("isolation") or Isolation.SNAPSHOT.value
+    isolation = call.get_optional_text("isolation") or Isolation.SNAPSHOT.value
     if isolation not in tuple(Isolation):
         raise InvalidRequest(f"unknown isolation {isolation!r}; it must be one of {', '.join(Isolation)}")
     if call.is_in_driver:
@@ -248,10 +248,10 @@ def _begin_transaction(call: ProcedureCall) -> CallResult:
     return CallResult([[info.id, info.target]], transaction=info.branch)
 
 
-def _commit(call: ProcedureCall) -> CallResult:
+def _commit_transaction(call: ProcedureCall) -> CallResult:
     transaction = _open_transaction(call)
-    landed = transaction.land(call.optional("message"))
-    _forget(call.session)
+    landed = transaction.land(call.get_optional_text("message"))
+    _forget_session(call.session)
     head = landed.commit.id if landed.commit is not None else None
     return CallResult([[transaction.target, head, head is not None]], transaction="")
 
@@ -264,14 +264,14 @@ def _rollback_transaction(call: ProcedureCall) -> CallResult:
             f"the transaction {info.id} is {info.state.value}, and cannot be rolled back; COMMIT returns its "
             "outcome"
         )
-    _forget(call.session)
+    _forget_session(call.session)
     return CallResult([[transaction.id, transaction.target]], transaction="")
 
 
 def renew_lease(lake: Lake, session: CatalogRequest) -> None:
     """Say that the session's transaction is still wanted, where nothing else renews its lease."""
     with suppress(TransactionNotFound, TransactionOver):  # what is asked of it says so
-        lake.do(RenewTransaction(id=_id_of(session)))
+        lake.do(RenewTransaction(id=_get_session_id(session)))
 
 
 def end_if_over(lake: Lake, session: CatalogRequest) -> bool:
@@ -279,14 +279,14 @@ def end_if_over(lake: Lake, session: CatalogRequest) -> bool:
     if not session.transaction:
         return False
     try:
-        state = lake.find_transaction(_id_of(session)).info.state
+        state = lake.find_transaction(_get_session_id(session)).info.state
     except TransactionNotFound:
         state = TransactionState.ABORTED
     except PenstockError:
         return False
     is_over = state is TransactionState.ABORTED
     if is_over:
-        _forget(session)
+        _forget_session(session)
     return is_over
 
 
@@ -296,14 +296,14 @@ def _open_transaction(call: ProcedureCall) -> Transaction:
         raise InvalidRequest("no transaction is open in this session: BEGIN TRANSACTION first")
     with _OPENING:
         began = _OPEN.get(branch)
-    return began if began is not None else call.lake.find_transaction(_id_of(call.session))
+    return began if began is not None else call.lake.find_transaction(_get_session_id(call.session))
 
 
-def _id_of(session: CatalogRequest) -> str:
+def _get_session_id(session: CatalogRequest) -> str:
     return session.transaction.removeprefix(PREFIX)
 
 
-def _forget(session: CatalogRequest) -> None:
+def _forget_session(session: CatalogRequest) -> None:
     with _OPENING:
         _OPEN.pop(session.transaction, None)
 
@@ -377,11 +377,14 @@ PROCEDURES: Final = {
     ),
     "revert": Procedure(
         "Undo a commit by a new one.",
-        (Parameter("ref"), Parameter("branch", default="NULL"), _MESSAGE), _LANDED, _revert, is_outside=True,
+        (Parameter("ref"), Parameter("branch", default="NULL"), _MESSAGE),
+        _LANDED,
+        _revert_commit,
+        is_outside=True,
     ),
     "publish": Procedure(
         "Check the expectations of a branch, and merge it if all of them hold.",
-        (Parameter("branch"), _INTO), _LANDED, _publish, is_outside=True,
+        (Parameter("branch"), _INTO), _LANDED, _publish_branch, is_outside=True,
     ),
     "begin_transaction": Procedure(
         "Begin a transaction: later statements of the session are part of it.",
@@ -389,7 +392,7 @@ PROCEDURES: Final = {
     ),
     "commit_transaction": Procedure(
         "Commit all statements of the session's transaction, as one commit.",
-        (_MESSAGE,), _LANDED, _commit,
+        (_MESSAGE,), _LANDED, _commit_transaction,
     ),
     "rollback_transaction": Procedure(
         "Abort the session's transaction, without a commit.", (), "id string, target string",

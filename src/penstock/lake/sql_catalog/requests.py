@@ -18,7 +18,7 @@ from penstock.lake.scan_files import ScanCondition
 from penstock.lake.views import Snapshot
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
-from penstock.model.names import revision_at
+from penstock.model.names import write_revision_at
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -210,7 +210,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     def written_key(self) -> tuple[Key, str | None]:
         """The key and the branch that a statement changes. ``InvalidRequest`` past an open transaction."""
         name = self.name
-        return name.key, self._written_branch(name.key, name.revision)
+        return name.key, self._find_written_branch(name.key, name.revision)
 
     @property
     def written_table(self) -> tuple[Key, str | None]:
@@ -219,9 +219,9 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
         key = Key(*facts.key)
         if facts.is_past:
             raise InvalidRequest(f"'{key}' is read at an earlier version, which cannot be changed")
-        return key, self._written_branch(key, facts.branch)
+        return key, self._find_written_branch(key, facts.branch)
 
-    def _written_branch(self, key: Key, revision: str) -> str | None:
+    def _find_written_branch(self, key: Key, revision: str) -> str | None:
         if self.transaction and revision != self.transaction:
             raise InvalidRequest(
                 f"'{key}{AT}{revision}' is not part of the transaction that is open in this session, so a "
@@ -382,7 +382,7 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
             raise InvalidRequest(
                 f"the time {request.time_us} (in µs since 1970) is outside the supported range"
             ) from None
-        revision, is_past = revision_at(revision or lake.default_branch, time), True
+        revision, is_past = write_revision_at(revision or lake.default_branch, time), True
     pin = request.pinned.get(revision)
     if pin is None:
         snapshot = lake.at(revision or None)
@@ -393,7 +393,7 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
     )
 
 
-def table_of(lake: Lake, facts: TableFacts) -> Table:
+def open_table_at_facts(lake: Lake, facts: TableFacts) -> Table:
     """The table of earlier facts, at the same commit."""
     if facts.pin is None:
         raise InvalidRequest(

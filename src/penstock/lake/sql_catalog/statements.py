@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.kernel.reachable import Progress, silent
-from penstock.lake.call import RetrySafety, WriteCall, retry_of
+from penstock.kernel.reachable import Progress, show_no_progress
+from penstock.lake.call import RetrySafety, WriteCall, retry_safety_of
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -41,9 +41,13 @@ class StatementCatalogue:
         self._is_used = False
         self.page_max = catalogue.page_max
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
         keyed: Call[R] = call
-        if isinstance(call, WriteCall) and call.fixed_key is None and retry_of(call) is RetrySafety.BY_KEY:
+        if (
+            isinstance(call, WriteCall)
+            and call.fixed_key is None
+            and retry_safety_of(call) is RetrySafety.BY_KEY
+        ):
             if call.idempotency_key is None and not self._is_used:
                 keyed = msgspec.structs.replace(call, idempotency_key=self._statement)
             self._is_used = True
@@ -57,11 +61,11 @@ def find_landed(lake: Lake, step: str, request: CatalogRequest) -> dict[str, Any
     """The answer to a statement that was carried out before; ``None`` if it was not, or is a call."""
     if not request.statement or step not in _DONE:
         return None
-    outcome = lake.do(GetOutcome(key=request.statement, branch=_changed_branch(step, request)))
+    outcome = lake.do(GetOutcome(key=request.statement, branch=_find_changed_branch(step, request)))
     return None if outcome is None else _DONE[step]
 
 
-def _changed_branch(step: str, request: CatalogRequest) -> str | None:
+def _find_changed_branch(step: str, request: CatalogRequest) -> str | None:
     """The branch that a statement changes; ``None`` for the default one."""
     if step == "truncate":
         return request.written_table[1]

@@ -11,7 +11,7 @@ from penstock.errors import NotManaged
 from penstock.formats.plugin import VersionFacts
 from penstock.lake.plugins import find_plugin
 from penstock.lake.sql_catalog.procedure import CallResult, Parameter, Procedure, ProcedureCall
-from penstock.model.clock import microseconds
+from penstock.model.clock import to_microseconds
 
 HISTORY_LIMIT: Final = 1000
 _TEXTS: Final = ("userId", "userName", "operation", "isolationLevel", "userMetadata", "engineInfo")
@@ -20,7 +20,7 @@ _TEXTS: Final = ("userId", "userName", "operation", "isolationLevel", "userMetad
 def _describe_history(call: ProcedureCall) -> CallResult:
     table = call.table.outside_read_set
     plugin = find_plugin(table.content)
-    limit = call.number("limit")
+    limit = call.get_number("limit")
     versions = [] if plugin is None else plugin.describe_table(table).list_versions(limit or HISTORY_LIMIT)
     if not versions:
         raise NotManaged(
@@ -37,7 +37,7 @@ def _describe_version(version: VersionFacts) -> list[Any]:
     read_version, is_blind = info.get("readVersion"), info.get("isBlindAppend")
     return [
         version.version,
-        None if version.time is None else microseconds(version.time),
+        None if version.time is None else to_microseconds(version.time),
         texts["userId"],
         texts["userName"],
         texts["operation"],

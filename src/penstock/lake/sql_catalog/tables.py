@@ -12,7 +12,11 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, TableExists
 from penstock.lake.scan_files import SkippedFiles, TableScan
 from penstock.lake.sql_catalog.entries import check_properties
-from penstock.lake.sql_catalog.formats import needs_python, sql_format_named, sql_format_of
+from penstock.lake.sql_catalog.formats import (
+    find_sql_format,
+    find_sql_format_by_name,
+    make_needs_python_error,
+)
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
     EmptyTable,
@@ -20,7 +24,7 @@ from penstock.lake.sql_catalog.requests import (
     TableDescription,
     TableFacts,
     find_table,
-    table_of,
+    open_table_at_facts,
 )
 
 if TYPE_CHECKING:
@@ -83,23 +87,23 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
     )
 
 
-def new_table(request: CatalogRequest) -> EmptyTable:
+def parse_new_table(request: CatalogRequest) -> EmptyTable:
     """The table without rows that CREATE TABLE describes."""
     key, branch = request.written_key
-    schema = plain_types(request.schema)
+    schema = write_plain_types(request.schema)
     if request.constraints:
         raise InvalidRequest(f"'{key}' is created without constraints; add them as table properties")
     if (collation := request.properties.get("collation")) not in (None, "", _PLAIN_COLLATION):
-        raise _no_collation(f"'{key}'", str(collation))
+        raise _make_collation_error(f"'{key}'", str(collation))
     check_columns(key, schema)
     return EmptyTable(
         key=key,
         branch=branch,
         source=(request.properties.get("provider") or "").lower(),
         schema=schema,
-        partition_by=partition_names(request.partitioning),
-        cluster_by=clustering_names(request.partitioning),
-        properties=table_properties(request.properties),
+        partition_by=parse_partition_columns(request.partitioning),
+        cluster_by=parse_clustering_columns(request.partitioning),
+        properties=select_table_properties(request.properties),
         description=request.properties.get("comment") or "",
         column_values=request.column_values,
     )
@@ -133,24 +137,24 @@ def check_changes(key: Key, changes: tuple[StatementChange, ...]) -> tuple[State
         if change.type:
             _check_type(key, column, _decode_json(change.type))
         if change.collation:
-            raise _no_collation(f"the column '{column}' of '{key}'", change.collation)
-    return tuple(replace(change, type=plain_types(change.type)) for change in changes)
+            raise _make_collation_error(f"the column '{column}' of '{key}'", change.collation)
+    return tuple(replace(change, type=write_plain_types(change.type)) for change in changes)
 
 
 def check_columns(key: Key, schema: str, known: Collection[str] = ()) -> None:
     """The same for the columns of a table, as Spark writes them in JSON, but for some that it has already."""
-    for field in _schema_fields(_decode_json(schema)):
+    for field in _list_schema_fields(_decode_json(schema)):
         name = str(field.get("name") if isinstance(field, dict) else None)
         if name.lower() not in known:
             _check_type(key, name, field)
 
 
-def plain_types(schema: str) -> str:
+def write_plain_types(schema: str) -> str:
     """Columns or a type, as Spark writes them in JSON, without the collation that is no other than usual."""
     return schema.replace(_NAMED_PLAIN, '"string"')
 
 
-def _no_collation(what: str, collation: str) -> InvalidRequest:
+def _make_collation_error(what: str, collation: str) -> InvalidRequest:
     return InvalidRequest(
         f"{what} is declared with the collation {collation.rpartition('.')[2]}, and a lake keeps no "
         "collations: leave it out, and compare texts by COLLATE in queries"
@@ -177,12 +181,14 @@ def _check_type(key: Key, column: str, kind: Any) -> None:
                 and isinstance(collations := noted.get(_COLLATIONS), dict)
                 and collations
             ):
-                raise _no_collation(f"the column '{column}' of '{key}'", str(next(iter(collations.values()))))
+                raise _make_collation_error(
+                    f"the column '{column}' of '{key}'", str(next(iter(collations.values())))
+                )
             parts.extend(part.get(name) for name in _TYPES)
-            parts.extend(_schema_fields(part))
+            parts.extend(_list_schema_fields(part))
 
 
-def _schema_fields(schema: Any) -> list[Any]:
+def _list_schema_fields(schema: Any) -> list[Any]:
     fields = schema.get("fields") if isinstance(schema, dict) else None
     return fields if isinstance(fields, list) else []
 
@@ -195,7 +201,7 @@ def _decode_json(text: str) -> Any:
         return None
 
 
-def table_properties(properties: dict[str, str | None]) -> dict[str, str]:
+def select_table_properties(properties: dict[str, str | None]) -> dict[str, str]:
     """Those that are for the table, without what Spark says by such names."""
     return {
         name: value
@@ -204,7 +210,7 @@ def table_properties(properties: dict[str, str | None]) -> dict[str, str]:
     }
 
 
-def partition_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
+def parse_partition_columns(partitioning: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that a table is partitioned by. ``InvalidRequest`` for anything but plain columns."""
     names = [name for name in partitioning if not name.startswith(_CLUSTERING)]
     for name in names:
@@ -215,7 +221,7 @@ def partition_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def clustering_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
+def parse_clustering_columns(partitioning: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that a table is clustered by."""
     lists = [text for text in partitioning if text.startswith(_CLUSTERING)]
     inside = [text.removeprefix(_CLUSTERING).removesuffix(")") for text in lists]
@@ -224,9 +230,9 @@ def clustering_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
 
 def skip_files(lake: Lake, request: CatalogRequest) -> SkippedFiles:
     """Which files of a table the filters of a query leave out, at the commit that the query reads."""
-    table = table_of(lake, request.known_table).outside_read_set
+    table = open_table_at_facts(lake, request.known_table).outside_read_set
     version = request.known_table.version
-    return sql_format_of(table).skip_files(table, version, request.conditions, request.files)
+    return find_sql_format(table).skip_files(table, version, request.conditions, request.files)
 
 
 # -- for engines without Python ----------------------------------------------------------------------------
@@ -234,22 +240,24 @@ def skip_files(lake: Lake, request: CatalogRequest) -> SkippedFiles:
 
 def describe_files(lake: Lake, request: CatalogRequest) -> TableFacts:
     """A table for an engine that reads its files by itself."""
-    return describe_table(lake, request, lambda table, version: sql_format_of(table).describe(table, version))
+    return describe_table(
+        lake, request, lambda table, version: find_sql_format(table).describe(table, version)
+    )
 
 
 def scan_table(lake: Lake, request: CatalogRequest) -> TableScan:
     """The files of a table at the commit that its query reads."""
-    table = table_of(lake, request.known_table)
-    return sql_format_of(table).scan(table, request)
+    table = open_table_at_facts(lake, request.known_table)
+    return find_sql_format(table).scan(table, request)
 
 
 def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Create a table without rows."""
-    table = new_table(request)
-    sql_format = sql_format_named(table.source)
+    table = parse_new_table(request)
+    sql_format = find_sql_format_by_name(table.source)
     check_column_values(table, is_default=sql_format.is_default)
     if request.is_replace and find_replaced(lake, request):
-        raise needs_python(f"'{table.key}' exists, and cannot be replaced by another table")
+        raise make_needs_python_error(f"'{table.key}' exists, and cannot be replaced by another table")
     try:
         plan = sql_format.create(lake, table)
     except TableExists:
@@ -268,7 +276,7 @@ def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
         schema=facts.schema,
         statement=request.statement or None,
     )
-    plan = sql_format_of(lake.table(key, branch).outside_read_set).truncate(lake, known)
+    plan = find_sql_format(lake.table(key, branch).outside_read_set).truncate(lake, known)
     return {} if plan is None else {"write": plan}
 
 
@@ -276,5 +284,5 @@ def alter_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
     changes = check_changes(key, request.changes)
-    sql_format_of(lake.table(key, branch)).alter(lake, key, branch, changes)
+    find_sql_format(lake.table(key, branch)).alter(lake, key, branch, changes)
     return {}

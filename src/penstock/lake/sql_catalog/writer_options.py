@@ -52,7 +52,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
         return (*(name for name, value in settings.items() if value), *self.others)
 
     @classmethod
-    def parse(cls, request: CatalogRequest) -> WriterOptions:
+    def parse_options(cls, request: CatalogRequest) -> WriterOptions:
         """The options of a request. ``InvalidRequest`` for values that they cannot have."""
         options = {name.lower(): value for name, value in request.options.items()}
         condition, mode = options.get(_REPLACE_WHERE), options.get(_PARTITIONS, "").lower()

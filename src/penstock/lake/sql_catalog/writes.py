@@ -8,15 +8,20 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.lake.own_reads import own_reads
-from penstock.lake.sql_catalog.formats import SqlFormat, needs_python, sql_format_named, sql_format_of
+from penstock.lake.sql_catalog.formats import (
+    SqlFormat,
+    find_sql_format,
+    find_sql_format_by_name,
+    make_needs_python_error,
+)
 from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan
 from penstock.lake.sql_catalog.tables import (
     check_columns,
-    clustering_names,
     find_replaced,
-    partition_names,
-    plain_types,
-    table_properties,
+    parse_clustering_columns,
+    parse_partition_columns,
+    select_table_properties,
+    write_plain_types,
 )
 from penstock.lake.sql_catalog.writer_options import WriterOptions
 from penstock.lake.write_jobs import SaveMode
@@ -41,27 +46,29 @@ def commit_write(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     return {}
 
 
-def written_name(request: CatalogRequest) -> tuple[Key, str | None]:
+def find_written_table(request: CatalogRequest) -> tuple[Key, str | None]:
     """The key and the branch that rows are written to."""
     return request.written_key if request.table is None else request.written_table
 
 
 def _parse_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
-    options = WriterOptions.parse(request)
+    options = WriterOptions.parse_options(request)
     if others := options.beside_replacing:
-        raise needs_python(f"the option '{others[0]}' cannot be used for a write")
+        raise make_needs_python_error(f"the option '{others[0]}' cannot be used for a write")
     if options.is_partial:
         if request.table is None:
-            raise needs_python("'replaceWhere' and 'partitionOverwriteMode' cannot be used by saveAsTable")
+            raise make_needs_python_error(
+                "'replaceWhere' and 'partitionOverwriteMode' cannot be used by saveAsTable"
+            )
         request = replace(
             request,
             replace_where=options.replace_where or request.replace_where,
             dynamic=options.is_dynamic and not options.replace_where,
         )
-    return _new_order(lake, request) if request.table is None else _insert_order(lake, request)
+    return _make_order(lake, request) if request.table is None else _make_insert_order(lake, request)
 
 
-def _insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+def _make_insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
     facts = request.known_table
     key, branch = request.written_table
     verb = "INSERT INTO" if request.save_mode is SaveMode.APPEND else "INSERT OVERWRITE"
@@ -78,23 +85,23 @@ def _insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOr
         message=f"{verb} {key}",
         author=request.user,
     )
-    return sql_format_of(lake.table(key, branch).outside_read_set), order
+    return find_sql_format(lake.table(key, branch).outside_read_set), order
 
 
-def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+def _make_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
     key, branch = request.written_key
     if request.location is not None:
         raise InvalidRequest(
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
         )
-    schema = plain_types(request.schema)
+    schema = write_plain_types(request.schema)
     check_columns(key, schema)
-    if clustering_names(request.partitioning):
+    if parse_clustering_columns(request.partitioning):
         raise InvalidRequest(f"create '{key}' with CLUSTER BY first, and then INSERT INTO it")
     if request.is_replace:
         find_replaced(lake, request)
     provider = (request.provider or "").lower()
-    sql_format = sql_format_named(provider)
+    sql_format = find_sql_format_by_name(provider)
     verb = "REPLACE" if request.is_replace else "CREATE"
     order = RowOrder(
         key=key,
@@ -102,8 +109,8 @@ def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder
         source=provider,
         mode=request.save_mode,
         schema=schema,
-        partition_by=partition_names(request.partitioning),
-        properties=table_properties(request.properties),
+        partition_by=parse_partition_columns(request.partitioning),
+        properties=select_table_properties(request.properties),
         description=request.comment or "",
         is_new=True,
         own_reads=own_reads(lake, request, key, branch),

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.reads import Read
@@ -51,7 +51,9 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What it has read, if that was asked for."""
 
     @classmethod
-    def of(cls, transaction: StoredTransaction, now_us: int, reads: tuple[Read, ...] = ()) -> TransactionInfo:
+    def from_stored(
+        cls, transaction: StoredTransaction, now_us: int, reads: tuple[Read, ...] = ()
+    ) -> TransactionInfo:
         return cls(
             id=transaction.id,
             state=transaction.state,
@@ -60,10 +62,12 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
             base=transaction.base.hex(),
             policy=transaction.policy,
             isolation=transaction.isolation,
-            begun=utc(transaction.begun_us),
+            begun=to_utc_datetime(transaction.begun_us),
             lease_s=transaction.lease_us / 1e6,
-            expires=utc(transaction.expires_us) if transaction.state is TransactionState.OPEN else None,
-            ended=utc(transaction.changed_us) if transaction.has_ended else None,
+            expires=to_utc_datetime(transaction.expires_us)
+            if transaction.state is TransactionState.OPEN
+            else None,
+            ended=to_utc_datetime(transaction.changed_us) if transaction.has_ended else None,
             commit=transaction.commit.hex() if transaction.commit != NO_COMMIT else "",
             who=transaction.who,
             message=transaction.message,

@@ -14,12 +14,12 @@ def is_spark_frame(data: object) -> bool:
     return any(kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.") for kind in kinds)
 
 
-def penstock_spark(module: str = "") -> Any:
+def load_penstock_spark(module: str = "") -> Any:
     """The package that reads and writes with Spark, which is above this one, or a module of it."""
     return import_module(f"penstock.spark.{module}" if module else "penstock.spark")
 
 
-def session_of(session: Any, otherwise: str) -> Any:
+def find_spark_session(session: Any, otherwise: str) -> Any:
     """The session of Spark that is given, or the active one; ``InvalidRequest`` says what does without."""
     if session is not None:
         return session

@@ -25,13 +25,13 @@ class Heartbeat:
         self._transaction = weakref.ref(transaction, lambda _: self._stopped.set())
         self._stopped, self._every_s = threading.Event(), every_s
         name = f"penstock-tx-{transaction.id[:8]}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_stopped, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
 
-    def _run(self) -> None:
+    def _renew_until_stopped(self) -> None:
         wait_s = self._every_s
         while not self._stopped.wait(wait_s):
             wait_s = self._every_s

@@ -16,7 +16,7 @@ from penstock.errors import TransactionNotFound, TransactionOver
 from penstock.lake.transactions.calls import GetTransaction, NoteReads
 from penstock.model.keys import Key
 from penstock.model.reads import PARTS_MAX, Read
-from penstock.model.transactions import PREFIX, Isolation, names_transaction
+from penstock.model.transactions import PREFIX, Isolation, is_transaction_branch_name
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -34,25 +34,25 @@ def note_reads(lake: Lake, ref: str | None, via: str | None, *reads: Read) -> No
     It is durable when this returns. A transaction that takes no more writes takes no more reads either: what
     is seen of it then changes nothing that it lands, and whether it can be seen is for others to say.
     """
-    transaction = transaction_read(ref, via)
+    transaction = find_transaction_read(ref, via)
     if transaction is None:
         return
-    new = lake.noted.missing(transaction, reads)
+    new = lake.noted.list_missing_reads(transaction, reads)
     if not new:
         return
     try:
         lake.do(NoteReads(id=transaction, reads=new))
     except (TransactionNotFound, TransactionOver):
         return
-    lake.noted.add(transaction, new)
+    lake.noted.add_reads(transaction, new)
 
 
 def is_serializable(lake: Lake, ref: str | None, via: str | None = None) -> bool:
     """Whether a transaction is read at a revision in which all that is looked at counts, whatever for."""
-    transaction = transaction_read(ref, via)
+    transaction = find_transaction_read(ref, via)
     if transaction is None:
         return False
-    isolation = lake.noted.isolation(transaction)
+    isolation = lake.noted.get_isolation(transaction)
     if isolation is None:
         try:
             isolation = lake.do(GetTransaction(id=transaction)).isolation
@@ -62,13 +62,13 @@ def is_serializable(lake: Lake, ref: str | None, via: str | None = None) -> bool
     return isolation is Isolation.SERIALIZABLE
 
 
-def transaction_read(ref: str | None, via: str | None) -> str | None:
+def find_transaction_read(ref: str | None, via: str | None) -> str | None:
     """The id of the transaction that is read at a revision, if one is."""
     name = ref if via is None else via
     if name is None or not name.startswith(PREFIX):
         return None
     branch = name[: len(PREFIX) + ID_CHARS]  # steps back, or a commit of it, may follow
-    return branch.removeprefix(PREFIX) if names_transaction(branch) else None
+    return branch.removeprefix(PREFIX) if is_transaction_branch_name(branch) else None
 
 
 class NotedReads:
@@ -79,7 +79,7 @@ class NotedReads:
         self._isolations: OrderedDict[str, Isolation] = OrderedDict()
         self._lock = Lock()
 
-    def isolation(self, transaction: str) -> Isolation | None:
+    def get_isolation(self, transaction: str) -> Isolation | None:
         """That of a transaction, which never changes; ``None`` if it is not known here."""
         with self._lock:
             return self._isolations.get(transaction)
@@ -88,14 +88,14 @@ class NotedReads:
         with self._lock:
             _put_in_cache(self._isolations, transaction, isolation)
 
-    def missing(self, transaction: str, reads: tuple[Read, ...]) -> tuple[Read, ...]:
+    def list_missing_reads(self, transaction: str, reads: tuple[Read, ...]) -> tuple[Read, ...]:
         """Those of some reads that are yet to be noted, each once."""
         with self._lock:
             known_reads = self._known.get(transaction, set())
-            wanted_reads = dict.fromkeys(_widen(read, known_reads) for read in reads)
+            wanted_reads = dict.fromkeys(_widen_read(read, known_reads) for read in reads)
             return tuple(read for read in wanted_reads if not _is_covered(known_reads, read))
 
-    def add(self, transaction: str, reads: tuple[Read, ...]) -> None:
+    def add_reads(self, transaction: str, reads: tuple[Read, ...]) -> None:
         with self._lock:
             _put_in_cache(self._known, transaction, self._known.get(transaction, set()).union(reads))
 
@@ -107,7 +107,7 @@ def _put_in_cache(cache: OrderedDict[str, T], transaction: str, value: T) -> Non
         cache.popitem(last=False)
 
 
-def _widen(read: Read, known_reads: set[Read]) -> Read:
+def _widen_read(read: Read, known_reads: set[Read]) -> Read:
     """A part of a table of which so many are noted that it counts as read as a whole."""
     if (
         read.part is None

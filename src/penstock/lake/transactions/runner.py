@@ -42,7 +42,7 @@ class TransactionRun(NamedTuple, Generic[R]):
     tries: int
 
 
-def run(
+def run_in_transaction(
     lake: Lake,
     function: Callable[[Transaction], R],
     target: str | None,
@@ -54,7 +54,7 @@ def run(
     What a function raises after its transaction has landed is not tried again, nor is a conflict that a
     second try met as well where nobody had changed the branch meanwhile.
     """
-    _check(function)
+    _check_function(function)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise InvalidRequest(f"retries must be a whole number, 0 or greater, got {retries!r}")
     if options.get("id") is not None:
@@ -77,12 +77,12 @@ def run(
                 ("" if new_transaction is None else new_transaction.base, problem.message),
             )
             if tries > retries or (isinstance(problem, ConflictError) and failure == before):
-                raise _with_tries(problem, tries) from None
+                raise _add_number_of_tries(problem, tries) from None
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s = min(wait_s * 2, WAIT_MAX_S)
 
 
-def _check(function: Any) -> None:
+def _check_function(function: Any) -> None:
     """``InvalidRequest`` for what a call does not run to its end: its transaction would land before it."""
     if not callable(function):
         raise InvalidRequest(f"lake.run needs a function, got a {type(function).__name__}")
@@ -95,7 +95,7 @@ def _check(function: Any) -> None:
             )
 
 
-def _with_tries(problem: PenstockError, tries: int) -> PenstockError:
+def _add_number_of_tries(problem: PenstockError, tries: int) -> PenstockError:
     """The last error, with how often it was tried."""
     problem.details["tries"] = tries
     times = "once" if tries == 1 else f"{tries} times"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PAGE: Final = 100
 
 
-def steps_of(lake: Lake, info: TransactionInfo) -> list[Commit]:
+def list_steps(lake: Lake, info: TransactionInfo) -> list[Commit]:
     """The commits that were made in a transaction, newest first; none of one that was aborted."""
     head = _last_step_commit(lake, info)
     commits: list[Commit] = []
@@ -30,7 +30,7 @@ def steps_of(lake: Lake, info: TransactionInfo) -> list[Commit]:
     return commits
 
 
-def changes_of(lake: Lake, info: TransactionInfo) -> list[Difference]:
+def list_changes(lake: Lake, info: TransactionInfo) -> list[Difference]:
     """What a transaction changes, or has changed where it landed; nothing if it was aborted."""
     if info.commit:
         return lake.changes(info.commit)

@@ -24,8 +24,8 @@ from penstock.errors import (
     TransactionOver,
     TryAgainError,
 )
-from penstock.kernel.checks import NO_REASON, run_check, veto_reason
-from penstock.kernel.time_limits import reason_of
+from penstock.kernel.checks import NO_REASON, read_veto_reason, run_check
+from penstock.kernel.time_limits import describe_reason
 from penstock.lake.call import describe_commit as commit_said
 from penstock.lake.options import BranchCommitOptions
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
@@ -36,7 +36,7 @@ from penstock.lake.transactions.calls import (
     GetTransaction,
     RenewTransaction,
 )
-from penstock.lake.transactions.engines import is_spark_frame, penstock_spark, session_of
+from penstock.lake.transactions.engines import find_spark_session, is_spark_frame, load_penstock_spark
 from penstock.lake.transactions.heartbeat import BEATS, Heartbeat
 from penstock.lake.views import Branch
 from penstock.model.transactions import Isolation, Policy, TransactionState
@@ -179,7 +179,7 @@ class Transaction:
         """
         if is_spark_frame(data):
             placed = {"branch": self.branch, "lake": self._lake}
-            return penstock_spark().write(data, key, mode=mode, format=format, **placed, **how)
+            return load_penstock_spark().write(data, key, mode=mode, format=format, **placed, **how)
         return self.table(key).write(data, mode=mode, format=format, **how)
 
     def read(self, key: str | Key, *, spark: Any = None, **how: Any) -> Any:
@@ -188,16 +188,18 @@ class Transaction:
         Takes what ``penstock.spark.read`` takes, such as ``where`` and ``columns``. ``InvalidRequest`` if
         there is no session; without Spark, ``table(key).to_arrow()`` reads.
         """
-        session = session_of(spark, f"tx.table('{key}').to_arrow()")
-        return penstock_spark().read(session, key, ref=self.branch, lake=self._lake, **how)
+        session = find_spark_session(spark, f"tx.table('{key}').to_arrow()")
+        return load_penstock_spark().read(session, key, ref=self.branch, lake=self._lake, **how)
 
     def view(self, *keys: str | Key, spark: Any = None, name: str | None = None) -> str:
         """Make tables temporary views of a session of Spark; takes what ``penstock.spark.view`` takes.
 
         They show what the transaction has now, until this is called again.
         """
-        session = session_of(spark, "tx.table(…).to_arrow()")
-        view_name: str = penstock_spark().view(session, *keys, ref=self.branch, name=name, lake=self._lake)
+        session = find_spark_session(spark, "tx.table(…).to_arrow()")
+        view_name: str = load_penstock_spark().view(
+            session, *keys, ref=self.branch, name=name, lake=self._lake
+        )
         return view_name
 
     def check(self, name: str, holds: bool | Callable[[Transaction], Any], why: str = "") -> None:
@@ -210,7 +212,7 @@ class Transaction:
         if callable(holds):
             refusal = run_check(name, holds, self)
         else:
-            refusal = NEITHER if holds is None else veto_reason(holds)
+            refusal = NEITHER if holds is None else read_veto_reason(holds)
         if refusal is not None:
             reason = refusal if not why else why if refusal == NO_REASON else f"{why}: {refusal}"
             raise CheckFailed(f"check '{name}' failed: {reason}", check=name, reason=reason)
@@ -304,21 +306,21 @@ class Transaction:
                 wait_s = min(wait_s * 2, WAIT_MAX_S)
             except ConflictError:
                 self._is_sent = False
-                self._stop()
+                self._stop_heartbeat()
                 raise
             except RequestError:
                 self._is_sent = False
                 self._stop_if_sent()
                 raise
             else:
-                self._stop()
+                self._stop_heartbeat()
                 self._info, self._commit = landed.info, landed.commit
                 return landed
 
     def abort(self, why: str = "") -> TransactionInfo:
         """Abort the transaction, so that it never lands. One that has landed stays, and one that is landing
         cannot be aborted until 10 minutes after its commit was first sent: the result shows it."""
-        self._stop()
+        self._stop_heartbeat()
         self._info = self._lake.do(AbortTransaction(id=self.id, why=why, who=self._lake.author))
         return self._info
 
@@ -343,7 +345,7 @@ class Transaction:
         """Renew its lease no more, unless it was refused before it was sent: then it is open as before."""
         with suppress(PenstockError):  # the heartbeat finds out by itself
             if self.info.state is not TransactionState.OPEN:
-                self._stop()
+                self._stop_heartbeat()
 
     def _is_still_open(self) -> bool:
         """Whether it is certain that its commit was not begun."""
@@ -351,13 +353,13 @@ class Transaction:
             return self.info.state is TransactionState.OPEN
         return False
 
-    def _stop(self) -> None:
+    def _stop_heartbeat(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
     def _unknown_error(self, problem: PenstockError) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"it is not known yet whether transaction {self.id} was committed: {reason_of(problem)}\n  "
+            f"it is not known yet whether transaction {self.id} was committed: {describe_reason(problem)}\n  "
             f"'penstock tx commit {self.id}' finishes it and shows the outcome; it can be run any number of "
             "times.",
             key=self.id,

@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import Denied
 from penstock.model.keys import ELEMENTS_MAX, Key
 from penstock.model.tokens import EVERYTHING, Grant, Role
-from penstock.model.transactions import names_transaction
+from penstock.model.transactions import is_transaction_branch_name
 
 _VERBS: Final = {
     Role.READ: "read",
@@ -48,7 +48,7 @@ class GrantedKeys(msgspec.Struct, frozen=True):
         elements = [element for element, *_ in islice(common, ELEMENTS_MAX)]
         return Key(*elements) if elements else None
 
-    def covers(self, key: Key) -> bool:
+    def covers_key(self, key: Key) -> bool:
         """Whether a key is among them. ``sales.*`` is for ``sales`` too: who works there may create it."""
         if self.are_all:
             return True
@@ -58,13 +58,13 @@ class GrantedKeys(msgspec.Struct, frozen=True):
             for pattern in self.patterns
         )
 
-    def cover_below(self, key: Key) -> bool:
+    def cover_everything_below(self, key: Key) -> bool:
         """Whether a key and everything that is, or may be, below it is among them."""
-        return self.covers(key) and any(
+        return self.covers_key(key) and any(
             pattern.endswith("*") and fnmatchcase(f"{key}.", pattern) for pattern in self.patterns
         )
 
-    def contain(self, others: GrantedKeys) -> bool:
+    def contain_all(self, others: GrantedKeys) -> bool:
         """Whether all of the others are surely among them. Patterns are compared as they are written."""
         return self.are_all or others.patterns <= self.patterns
 
@@ -100,51 +100,51 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         begins = [re.split(r"[*?[]", grant.references, maxsplit=1)[0] for grant in self.grants]
         return commonprefix(begins)  # noqa: RUF071 - characters are what is compared
 
-    def keys(self, role: Role, reference: str) -> GrantedKeys:
+    def find_granted_keys(self, role: Role, reference: str) -> GrantedKeys:
         """The keys for which the caller has a role on a reference: on a transaction's branch, if it is
         theirs, those of the branch that it lands on."""
         reference = self.inside.get(reference, reference)
-        if names_transaction(reference):
+        if is_transaction_branch_name(reference):
             return GrantedKeys()
-        return self._allowed_keys(role, lambda grant: fnmatchcase(reference, grant.references))
+        return self._find_allowed_keys(role, lambda grant: fnmatchcase(reference, grant.references))
 
-    def keys_everywhere(self, role: Role) -> GrantedKeys:
+    def find_keys_granted_everywhere(self, role: Role) -> GrantedKeys:
         """The keys for which the caller has a role on every reference there is, or will be."""
-        return self._allowed_keys(role, lambda grant: grant.references == EVERYTHING)
+        return self._find_allowed_keys(role, lambda grant: grant.references == EVERYTHING)
 
-    def _allowed_keys(self, role: Role, matches: Callable[[Grant], bool]) -> GrantedKeys:
-        patterns = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
+    def _find_allowed_keys(self, role: Role, matches: Callable[[Grant], bool]) -> GrantedKeys:
+        patterns = (grant.keys for grant in self.grants if grant.role.includes_role(role) and matches(grant))
         return GrantedKeys(frozenset(patterns))
 
-    def require(self, role: Role, reference: str) -> GrantedKeys:
+    def require_role(self, role: Role, reference: str) -> GrantedKeys:
         """The keys for which the caller has a role on a reference; ``Denied`` if there are none.
 
         The check comes before the lookup, so that a refusal does not reveal whether the reference exists.
         """
-        keys = self.keys(role, reference)
+        keys = self.find_granted_keys(role, reference)
         if not keys.patterns:
             raise self.denied_error(f"{_VERBS[role]} '{reference}'", name=reference)
         return keys
 
     def require_all_keys(self, role: Role, reference: str) -> None:
         """``Denied`` if the caller has a role on a reference for some of its keys only, or not at all."""
-        if not self.require(role, reference).are_all:
+        if not self.require_role(role, reference).are_all:
             what = f"{_VERBS[role]} '{reference}' as a whole: that needs a grant for all keys"
             raise self.denied_error(what, name=reference)
 
     def require_key(self, keys: GrantedKeys, role: Role, key: Key) -> None:
         """``Denied`` if a key is not among those that the caller has a role for."""
-        if not keys.covers(key):
+        if not keys.covers_key(key):
             raise self.denied_error(f"{_VERBS[role]} '{key}' there", key=str(key))
 
     def require_lake(self, role: Role) -> None:
         """``Denied`` if the caller has not a role for the whole lake."""
-        if not self.keys_everywhere(role).are_all:
+        if not self.find_keys_granted_everywhere(role).are_all:
             raise self.denied_error(f"{_VERBS[role]} the lake: that needs the grant '{role}'")
 
     def require_table(self, role: Role, key: Key) -> None:
         """``Denied`` if the caller has not a role for a table on all references."""
-        if not self.keys_everywhere(role).covers(key):
+        if not self.find_keys_granted_everywhere(role).covers_key(key):
             raise self.denied_error(f"{_VERBS[role]} '{key}': that needs the grant '{role}'", key=str(key))
 
     def require_admin(self) -> None:

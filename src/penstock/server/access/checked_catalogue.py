@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake import calls, resync_calls
 from penstock.lake.answers import Figures, RequestCounts
 from penstock.lake.audits import calls as audit_calls
@@ -21,10 +21,10 @@ from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, is_transaction
 from penstock.server.access import read_rules, transactions, write_rules
 from penstock.server.access.caller import Caller
-from penstock.server.access.format_rules import AccessRule, format_rules, other_rules
-from penstock.server.access.idempotency_keys import UnmarkedKeys, stored_key
+from penstock.server.access.format_rules import AccessRule, load_format_rules, load_other_format_rules
+from penstock.server.access.idempotency_keys import UnmarkedKeys, make_stored_key
 from penstock.server.access.rights import CallerRights
-from penstock.server.access.transactions import admit, transactions_in
+from penstock.server.access.transactions import find_named_transactions, grant_transaction_rights
 
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ class CheckedCalls:
     def __init__(self, rights: CallerRights) -> None:
         self._rights = rights
 
-    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:  # noqa: ARG002 - the rights have it
+    def do(self, call: calls.Call[R], progress: Progress = show_no_progress) -> R:  # noqa: ARG002 - the rights have it
         rule = find_rule(type(call))
         if rule is None:
             raise self._rights.caller.denied_error(f"ask for {type(call).__name__}")
@@ -54,22 +54,24 @@ def get_figures(rights: CallerRights, call: calls.GetFigures) -> Figures:
         counts = rights.do(calls.CountRequests())
         if counts is None:
             return None
-        return tuple(count for count in counts if rights.caller.keys(Role.READ, count.branch).patterns)
+        return tuple(
+            count for count in counts if rights.caller.find_granted_keys(Role.READ, count.branch).patterns
+        )
 
     return gather_figures(CheckedCalls(rights), call, Lake, read_requests)
 
 
 LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
-    calls.GetAbout: write_rules.about,
-    calls.GetSetting: write_rules.for_anybody,
+    calls.GetAbout: write_rules.show_about,
+    calls.GetSetting: write_rules.allow_anybody,
     calls.PutSetting: write_rules.for_administrators,
     calls.ChangeRoots: write_rules.for_administrators,
     calls.KeepHistory: write_rules.for_administrators,
     calls.SetGrace: write_rules.for_administrators,
     calls.Sweep: write_rules.for_holders(Role.MAINTAIN),
-    calls.SweepTables: write_rules.for_holders_of_table(Role.MAINTAIN),
-    calls.EraseTable: write_rules.for_holders_of_table(Role.ERASE),
-    resync_calls.Resync: write_rules.for_holders_of_table(Role.MAINTAIN),
+    calls.SweepTables: write_rules.allow_holders_of_table(Role.MAINTAIN),
+    calls.EraseTable: write_rules.allow_holders_of_table(Role.ERASE),
+    resync_calls.Resync: write_rules.allow_holders_of_table(Role.MAINTAIN),
     calls.Fsck: write_rules.for_holders(Role.MAINTAIN),
     calls.ListTokens: write_rules.for_administrators,
     calls.PutToken: write_rules.for_administrators,
@@ -83,7 +85,7 @@ LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.CreateReference: write_rules.create_reference,
     calls.AssignReference: write_rules.assign_reference,
     calls.DeleteReference: write_rules.delete_reference,
-    calls.Resolve: read_rules.resolve,
+    calls.Resolve: read_rules.resolve_revision,
     calls.GetContents: read_rules.get_contents,
     calls.ListEntries: read_rules.list_entries,
     calls.GetCommit: read_rules.get_commit,
@@ -91,8 +93,8 @@ LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.ListCommits: read_rules.list_commits,
     calls.SearchLog: read_rules.search_log,
     calls.GetFigures: get_figures,
-    calls.Diff: read_rules.diff,
-    calls.Compare: read_rules.compare,
+    calls.Diff: read_rules.diff_commits,
+    calls.Compare: read_rules.compare_commits,
     calls.GetOutcome: read_rules.get_outcome,
     calls.CommitOperations: write_rules.commit_operations,
     calls.Merge: write_rules.merge,
@@ -113,7 +115,7 @@ LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
 
 def find_rule(call: type[calls.Call[Any]]) -> AccessRule | None:
     """The rule of a call: it checks, asks for no more than may be seen, and leaves out the rest."""
-    return LAKE_RULES.get(call) or format_rules().get(call) or other_rules().get(call)
+    return LAKE_RULES.get(call) or load_format_rules().get(call) or load_other_format_rules().get(call)
 
 
 class CheckedCatalogue:
@@ -135,28 +137,28 @@ class CheckedCatalogue:
         self._unmarked = unmarked
         self.page_max = catalogue.page_max
 
-    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
+    def do(self, call: calls.Call[R], progress: Progress = show_no_progress) -> R:
         rule = find_rule(type(call))
         if rule is None or not self._caller.grants:
             raise self._caller.denied_error(f"ask for {type(call).__name__}")
         if isinstance(call, calls.WriteCall):
             if call.idempotency_key is not None:  # rules may put it otherwise, but it stays the same request
                 this_one = request_digest(call)
-                key = stored_key(self._catalogue, self._caller, call, this_one, self._unmarked)
+                key = make_stored_key(self._catalogue, self._caller, call, this_one, self._unmarked)
                 call = msgspec.structs.replace(call, asked=this_one, idempotency_key=key)
             if self._caller.name:
                 call = msgspec.structs.replace(call, who=self._caller.name)
-        caller = admit(self._catalogue, self._caller, transactions_in(call))
+        caller = grant_transaction_rights(self._catalogue, self._caller, find_named_transactions(call))
         return cast("R", rule(CallerRights(self._catalogue, caller, progress, self._deadline_s), call))
 
     def require_write(self, branch: str | None, key: Key) -> None:
         """``Denied`` if the caller may not change a key of a branch: for work that comes before the call."""
         caller = self._caller
         if branch is not None and is_transaction(branch):
-            caller = admit(self._catalogue, caller, [branch.removeprefix(PREFIX)])
-        if not caller.keys_everywhere(Role.WRITE).are_all:
-            rights = CallerRights(self._catalogue, caller, silent, self._deadline_s)
-            keys = caller.require(Role.WRITE, rights.or_default(branch))
+            caller = grant_transaction_rights(self._catalogue, caller, [branch.removeprefix(PREFIX)])
+        if not caller.find_keys_granted_everywhere(Role.WRITE).are_all:
+            rights = CallerRights(self._catalogue, caller, show_no_progress, self._deadline_s)
+            keys = caller.require_role(Role.WRITE, rights.or_default(branch))
             caller.require_key(keys, Role.WRITE, key)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from penstock.errors import FormatUnavailable
-from penstock.formats.registry import load, other_formats, table_formats
+from penstock.formats.registry import list_table_formats, load_other_formats, load_part
 from penstock.lake.call import Call
 from penstock.server.access.rights import CallerRights
 
@@ -17,22 +17,22 @@ AccessRule: TypeAlias = Callable[[CallerRights, Any], Any]
 
 
 @cache
-def format_rules() -> dict[type[Call[Any]], AccessRule]:
+def load_format_rules() -> dict[type[Call[Any]], AccessRule]:
     """The rule of every call that a format answers."""
     rules: dict[type[Call[Any]], AccessRule] = {}
-    for declared in table_formats():
-        rules |= load(declared.access_rules)
+    for declared in list_table_formats():
+        rules |= load_part(declared.access_rules)
     return rules
 
 
 @cache
-def other_rules() -> dict[type[Call[Any]], AccessRule]:
+def load_other_format_rules() -> dict[type[Call[Any]], AccessRule]:
     """The rule of every call that a format of another package answers.
 
     A package whose rules cannot be loaded has none: its calls are denied.
     """
     rules: dict[type[Call[Any]], AccessRule] = {}
-    for declared in other_formats().formats:
+    for declared in load_other_formats().formats:
         with suppress(FormatUnavailable):  # a server tells of it when it starts
             rules |= declared.load(declared.access_rules)
     return rules

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 from penstock.errors import Unauthenticated
 from penstock.lake.calls import FindToken
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.tokens import parse_token, secret_hash
-from penstock.model.clock import Clock, now_us, utc
+from penstock.lake.tokens import hash_secret, parse_token
+from penstock.model.clock import Clock, now_us, to_utc_datetime
 from penstock.model.encoding import ObjectId
 from penstock.model.tokens import HASH_BYTES, Grant, Role, Token
 from penstock.server.access.caller import Caller
@@ -46,7 +46,7 @@ class AccessGate(Protocol):
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
         """The caller; ``Unauthenticated`` if it is nobody who is known. Headers have names in lower case."""
 
-    def recognise(self, headers: Mapping[str, str], /) -> str:  # noqa: ARG002
+    def recognise_caller(self, headers: Mapping[str, str], /) -> str:  # noqa: ARG002
         """Who sent a request, as far as that is known without asking anybody; else nothing.
 
         It says whose share of the server the request uses, and lets nobody in.
@@ -87,38 +87,38 @@ class TokenGate(AccessGate):
         self._strangers = Semaphore(STRANGERS_MAX)
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
-        shown = _shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
-        token = self._find(shown.id)
+        shown = _read_shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
+        token = self._find_token(shown.id)
         if not _is_secret_of(token, shown) or token is None:
             raise Unauthenticated("unknown token; it may have been revoked")
-        if token.expires is not None and token.expires <= self._current_time():
+        if token.expires is not None and token.expires <= self._get_current_time():
             raise Unauthenticated(f"token '{token.name}' has expired, at {token.expires:%Y-%m-%d %H:%M} UTC")
         return Caller(name=token.name, grants=token.grants)
 
-    def recognise(self, headers: Mapping[str, str], /) -> str:
+    def recognise_caller(self, headers: Mapping[str, str], /) -> str:
         """The id of a token that was looked up before, also if that is some time ago."""
         try:
-            shown = _shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
+            shown = _read_shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
         except Unauthenticated:
             return ""
         lookup = self._known.get(shown.id)
         return shown.id if lookup is not None and _is_secret_of(lookup.token, shown) else ""
 
-    def _current_time(self) -> datetime:
-        return utc(self._clock())
+    def _get_current_time(self) -> datetime:
+        return to_utc_datetime(self._clock())
 
-    def _find(self, token_id: str) -> Token | None:
+    def _find_token(self, token_id: str) -> Token | None:
         asked_s = self._monotonic()
         if (cached := self._known.get(token_id)) and asked_s - cached.began_s < TOKENS_KEPT_S:
             return cached.token
         if (unknown := self._unknown.get(token_id)) and asked_s - unknown.began_s < UNKNOWN_KEPT_S:
             return None
         if cached is not None:
-            return self._look_up(token_id, asked_s)
+            return self._look_up_token(token_id, asked_s)
         with self._strangers:
-            return self._look_up(token_id, asked_s)
+            return self._look_up_token(token_id, asked_s)
 
-    def _look_up(self, token_id: str, asked_s: float) -> Token | None:
+    def _look_up_token(self, token_id: str, asked_s: float) -> Token | None:
         """Ask the store for a token, once for all who ask for it at the same time."""
         with self._lock:
             turn = self._lookups.setdefault(token_id, _GateTurn())
@@ -129,7 +129,7 @@ class TokenGate(AccessGate):
                 if last is None or last.began_s <= asked_s:
                     began_s = self._monotonic()
                     last = _Lookup(self._catalogue.do(FindToken(id=token_id)), began_s)
-                    self._remember(token_id, last)
+                    self._remember_lookup(token_id, last)
                 return last.token
         finally:
             with self._lock:
@@ -137,7 +137,7 @@ class TokenGate(AccessGate):
                 if not turn.users:
                     self._lookups.pop(token_id, None)
 
-    def _remember(self, token_id: str, lookup: _Lookup) -> None:
+    def _remember_lookup(self, token_id: str, lookup: _Lookup) -> None:
         remembered, other = (self._known, self._unknown) if lookup.token else (self._unknown, self._known)
         with self._lock:
             other.pop(token_id, None)
@@ -170,10 +170,10 @@ class _ShownToken(NamedTuple):
 
 
 @lru_cache(maxsize=SHOWN_MAX)
-def _shown_token(authorization: str, api_key: str) -> _ShownToken:
+def _read_shown_token(authorization: str, api_key: str) -> _ShownToken:
     """The token that a request's headers show. Whether there is such a token is asked with each request."""
     presented = parse_token(_parse_token(authorization.strip(), api_key.strip()))
-    return _ShownToken(presented.id, secret_hash(presented.secret))
+    return _ShownToken(presented.id, hash_secret(presented.secret))
 
 
 def _is_secret_of(token: Token | None, shown: _ShownToken) -> bool:

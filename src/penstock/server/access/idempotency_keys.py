@@ -31,8 +31,8 @@ from penstock.lake.calls import (
     WriteCall,
 )
 from penstock.lake.catalogue import Catalogue
-from penstock.model.clock import Clock, now_us, utc
-from penstock.model.commits import owned_key
+from penstock.model.clock import Clock, now_us, to_utc_datetime
+from penstock.model.commits import add_key_owner
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.references import Kind
 from penstock.server.access.caller import Caller
@@ -57,14 +57,14 @@ class UnmarkedKeys:
 
         Since when keys are marked is noted with the lake, by whoever comes first.
         """
-        now = utc(self._clock())
+        now = to_utc_datetime(self._clock())
         if self._until is None:
             with self._lock, suppress(PenstockError):  # a lake that is moving takes no note, and no writes
                 if self._until is None:  # the first request decides, before it or another one has landed
-                    self._until = self._unmarked_since(now) + timedelta(days=UNMARKED_KEYS_DAYS)
+                    self._until = self._find_unmarked_since(now) + timedelta(days=UNMARKED_KEYS_DAYS)
         return self._until is None or now < self._until
 
-    def _unmarked_since(self, now: datetime) -> datetime:
+    def _find_unmarked_since(self, now: datetime) -> datetime:
         noted = self._catalogue.do(GetSetting(name=NOTE))
         try:
             return min(datetime.fromisoformat(noted or ""), now)
@@ -82,7 +82,7 @@ class UnmarkedKeys:
         return not deleted and len(self._catalogue.do(GetReferenceLog(name=branches[0].name, limit=2))) == 1
 
 
-def stored_key(
+def make_stored_key(
     catalogue: Catalogue,
     caller: Caller,
     call: WriteCall[Any],
@@ -91,7 +91,7 @@ def stored_key(
 ) -> str:
     """The key of a call as it is stored for the caller. ``this_one`` is the hash of what is asked for."""
     key = request_key(call.idempotency_key)
-    if not caller.name or call.fixed_key is not None or GeneratedKey.read(key) is not None:
+    if not caller.name or call.fixed_key is not None or GeneratedKey.parse_key(key) is not None:
         return key
     if unmarked is not None and unmarked.may_exist():
         branch: str | None = getattr(call, call.target)
@@ -99,10 +99,12 @@ def stored_key(
             landing = catalogue.do(GetOutcome(key=key, branch=branch, asked=this_one))
             if landing is not None and _is_of(caller, landing, this_one):
                 return key
-    return owned_key(key, caller.name)
+    return add_key_owner(key, caller.name)
 
 
-def own_outcome(do: Callable[[Call[Any]], Any], caller: Caller, call: GetOutcome) -> LandedRequest | None:
+def find_own_outcome(
+    do: Callable[[Call[Any]], Any], caller: Caller, call: GetOutcome
+) -> LandedRequest | None:
     """What a request of the caller's came to: under a key of theirs, or one without a mark that they used."""
     if not caller.name:
         unmarked: LandedRequest | None = do(call)

@@ -20,7 +20,7 @@ SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 
 def check_locations(contents: Iterable[AnyContent | None], roots: Iterable[str]) -> None:
     """``LocationRefused`` if a content names a place where no table of the lake may be."""
-    places = [_as_root(root) for root in roots]
+    places = [_normalise_root(root) for root in roots]
     for content in contents:
         for location in content.locations if content is not None else ():
             check_host(location)
@@ -29,7 +29,7 @@ def check_locations(contents: Iterable[AnyContent | None], roots: Iterable[str])
 
 def _require_absolute(location: str) -> str:
     """A location as roots are written; one that depends on where a program runs is refused."""
-    place = _as_root(location)
+    place = _normalise_root(location)
     if "://" in place or place.startswith("/"):
         return place
     raise LocationRefused(
@@ -37,7 +37,7 @@ def _require_absolute(location: str) -> str:
     )
 
 
-def _as_root(location: str) -> str:
+def _normalise_root(location: str) -> str:
     """A location in the spelling that roots have: engines write ``s3a://`` and ``file:/``."""
     scheme, colon, rest = location.partition(":")
     if colon and scheme.lower() == "file" and not rest.startswith("//"):

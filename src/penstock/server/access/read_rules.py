@@ -27,7 +27,7 @@ from penstock.model.names import parse_revision
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
 from penstock.server.access.caller import GrantedKeys
-from penstock.server.access.idempotency_keys import own_outcome
+from penstock.server.access.idempotency_keys import find_own_outcome
 from penstock.server.access.rights import CallerRights
 
 CHANGES_MAX: Final = calls.PAGE_MAX
@@ -44,27 +44,27 @@ def list_references(rights: CallerRights, call: calls.ListReferences) -> tuple[R
     begin = rights.caller.readable_prefix
     if begin.startswith(call.prefix):  # the others need not be looked at
         call = msgspec.structs.replace(call, prefix=begin)
-    return rights.pages(
-        call, lambda reference: _shown_reference(rights, reference), lambda reference: reference.name
+    return rights.list_visible_items(
+        call, lambda reference: _redact_reference(rights, reference), lambda reference: reference.name
     )
 
 
-def _shown_reference(rights: CallerRights, reference: Reference) -> Reference | None:
+def _redact_reference(rights: CallerRights, reference: Reference) -> Reference | None:
     """A reference as the caller may see it. Its note is about keys."""
-    keys = rights.caller.keys(Role.READ, reference.name)
+    keys = rights.caller.find_granted_keys(Role.READ, reference.name)
     if not keys.patterns:
         return None
     return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
 
 
 def get_reference(rights: CallerRights, call: calls.GetReference) -> Reference:
-    keys = rights.caller.require(Role.READ, call.name)
+    keys = rights.caller.require_role(Role.READ, call.name)
     reference = rights.do(call)
     return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
 
 
 def get_reference_log(rights: CallerRights, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
-    rights.caller.require(Role.READ, call.name)
+    rights.caller.require_role(Role.READ, call.name)
     return rights.do(call)
 
 
@@ -73,20 +73,20 @@ def list_expectations(rights: CallerRights, call: ListExpectations) -> tuple[Exp
     return rights.do(call)
 
 
-def resolve(rights: CallerRights, call: calls.Resolve) -> ResolvedCommit:
-    revision, _ = rights.read(call.revision)
+def resolve_revision(rights: CallerRights, call: calls.Resolve) -> ResolvedCommit:
+    revision, _ = rights.find_readable_keys(call.revision)
     return rights.do(msgspec.structs.replace(call, revision=revision))
 
 
 def get_contents(rights: CallerRights, call: calls.GetContents) -> tuple[CatalogEntry, ...]:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     for key in call.key:
         rights.caller.require_key(keys, Role.READ, key)
     return rights.do(msgspec.structs.replace(call, at=at))
 
 
 def list_entries(rights: CallerRights, call: calls.ListEntries) -> tuple[CatalogEntry, ...]:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     prefix = call.prefix or keys.namespace
     return _filter_list_by_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
 
@@ -99,57 +99,57 @@ def _filter_list_by_keys(
         return rights.do(call)
 
     def show(item: D) -> D | None:
-        return item if all(keys.covers(item.key) for keys in scopes) else None
+        return item if all(keys.covers_key(item.key) for keys in scopes) else None
 
-    return rights.pages(call, show, lambda item: item.key)
+    return rights.list_visible_items(call, show, lambda item: item.key)
 
 
 def get_changes(rights: CallerRights, call: calls.GetChanges) -> tuple[Difference, ...]:
-    revision, keys = rights.read(call.revision, call.via)
+    revision, keys = rights.find_readable_keys(call.revision, call.via)
     return _filter_list_by_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
 
 
-def diff(rights: CallerRights, call: calls.Diff) -> tuple[Difference, ...]:
-    before, keys_before = rights.read(call.before, call.before_via)
-    to, keys_after = rights.read(call.to, call.to_via)
+def diff_commits(rights: CallerRights, call: calls.Diff) -> tuple[Difference, ...]:
+    before, keys_before = rights.find_readable_keys(call.before, call.before_via)
+    to, keys_after = rights.find_readable_keys(call.to, call.to_via)
     prefix = call.prefix or keys_before.namespace
     call = msgspec.structs.replace(call, before=before, to=to, prefix=prefix)
     return _filter_list_by_keys(rights, call, keys_before, keys_after)
 
 
-def compare(rights: CallerRights, call: calls.Compare) -> Comparison:
-    first, _ = rights.read(call.one)
-    other, _ = rights.read(call.other)
+def compare_commits(rights: CallerRights, call: calls.Compare) -> Comparison:
+    first, _ = rights.find_readable_keys(call.one)
+    other, _ = rights.find_readable_keys(call.other)
     return rights.do(msgspec.structs.replace(call, one=first, other=other))
 
 
 def get_outcome(rights: CallerRights, call: calls.GetOutcome) -> LandedRequest | None:
     """What came of somebody else's request concerns only who administers the lake."""
     caller = rights.caller
-    keys = caller.keys_everywhere(Role.READ)
+    keys = caller.find_keys_granted_everywhere(Role.READ)
     if not keys.are_all:
-        keys = caller.require(Role.READ, rights.or_default(call.branch))
+        keys = caller.require_role(Role.READ, rights.or_default(call.branch))
     if call.who not in (None, caller.name):
         caller.require_admin()
         return rights.do(call)
-    landing = own_outcome(rights.do, caller, call)
+    landing = find_own_outcome(rights.do, caller, call)
     if landing is None or keys.are_all:
         return landing
     return msgspec.structs.replace(landing, commit=None)
 
 
 def get_commit(rights: CallerRights, call: calls.GetCommit) -> Commit:
-    revision, keys = rights.read(call.revision, call.via)
+    revision, keys = rights.find_readable_keys(call.revision, call.via)
     commit = rights.do(msgspec.structs.replace(call, revision=revision))
-    return commit if _may_read_message(rights, commit, keys) else _without_message(commit)
+    return commit if _may_read_message(rights, commit, keys) else _remove_message(commit)
 
 
 def list_commits(rights: CallerRights, call: calls.ListCommits) -> tuple[Commit, ...]:
     call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    return rights.pages(
-        call, lambda commit: _shown_commit(rights, call, commit, keys), lambda commit: commit.id
+    return rights.list_visible_items(
+        call, lambda commit: _redact_commit(rights, call, commit, keys), lambda commit: commit.id
     )
 
 
@@ -158,23 +158,23 @@ def search_log(rights: CallerRights, call: calls.SearchLog) -> LogSearch:
     call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.text is not None or (call.table is not None and not keys.cover_below(call.table)):
-        return _search_shown(rights, call, keys)
+    if call.text is not None or (call.table is not None and not keys.cover_everything_below(call.table)):
+        return _search_visible_commits(rights, call, keys)
     page = rights.do(call)  # every commit that matches is shown
-    shown = (_shown_commit(rights, call, commit, keys) for commit in page.commits)
+    shown = (_redact_commit(rights, call, commit, keys) for commit in page.commits)
     return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
 
 
 def _check_log(rights: CallerRights, call: LogCall) -> tuple[LogCall, GrantedKeys]:
     """The question for a log as it is put to the lake, and the keys that the caller may read there."""
-    ref, keys = rights.read(call.ref, call.via)
+    ref, keys = rights.find_readable_keys(call.ref, call.via)
     after = _page_start(rights, call.after, ref)
     if not keys.are_all and call.table is not None:
         rights.caller.require_key(keys, Role.READ, call.table)
     return msgspec.structs.replace(call, ref=ref, after=after), keys
 
 
-def _search_shown(rights: CallerRights, call: calls.SearchLog, keys: GrantedKeys) -> LogSearch:
+def _search_visible_commits(rights: CallerRights, call: calls.SearchLog, keys: GrantedKeys) -> LogSearch:
     """A search that stops at a commit that is shown, or after so many commits as were asked for."""
     check_search(call.limit, call.within)
     limit, within = call.limit or inf, call.within or inf
@@ -183,7 +183,7 @@ def _search_shown(rights: CallerRights, call: calls.SearchLog, keys: GrantedKeys
         count = int(min(SEARCHED_AT_ONCE, within - search.searched))
         try:
             page = rights.do(msgspec.structs.replace(call, limit=None, within=count))
-            shown_commits = [_shown_commit(rights, call, commit, keys) for commit in page.commits]
+            shown_commits = [_redact_commit(rights, call, commit, keys) for commit in page.commits]
         except TimedOut:
             if not search.searched:
                 raise
@@ -200,7 +200,7 @@ def _search_shown(rights: CallerRights, call: calls.SearchLog, keys: GrantedKeys
         call = msgspec.structs.replace(call, after=page.reached)
 
 
-def _shown_commit(
+def _redact_commit(
     rights: CallerRights, call: calls.ListCommits | calls.SearchLog, commit: Commit, keys: GrantedKeys
 ) -> Commit | None:
     """A commit of a log as the caller may see it; ``None`` if not at all."""
@@ -209,7 +209,7 @@ def _shown_commit(
     if _may_read_message(rights, commit, keys):
         return commit
     # Whether a message contains a text is a way to read it.
-    return _without_message(commit) if call.text is None else None
+    return _remove_message(commit) if call.text is None else None
 
 
 def _page_start(rights: CallerRights, after: str | None, ref: str | None) -> str | None:
@@ -223,19 +223,19 @@ def _may_read_message(rights: CallerRights, commit: Commit, keys: GrantedKeys) -
     """Whether the caller may read all keys that a commit changed: its message and properties tell of them."""
     if keys.are_all:
         return True
-    changed = _changed_keys(rights, commit)
-    return changed is not None and all(map(keys.covers, changed))
+    changed = _list_changed_keys(rights, commit)
+    return changed is not None and all(map(keys.covers_key, changed))
 
 
 def _may_read_why(rights: CallerRights, commit: Commit, keys: GrantedKeys, table: Key) -> bool:
     """Whether a commit that changed something at or below a key changed something there that may be read."""
-    if keys.cover_below(table):
+    if keys.cover_everything_below(table):
         return True
-    changed = _changed_keys(rights, commit) or []
-    return any(keys.covers(key) and key[: len(table)] == tuple(table) for key in changed)
+    changed = _list_changed_keys(rights, commit) or []
+    return any(keys.covers_key(key) and key[: len(table)] == tuple(table) for key in changed)
 
 
-def _changed_keys(rights: CallerRights, commit: Commit) -> list[Key] | None:
+def _list_changed_keys(rights: CallerRights, commit: Commit) -> list[Key] | None:
     """The keys that a commit changed; ``None`` if they are too many, or not known any more."""
     try:
         changes = rights.do(calls.GetChanges(revision=commit.id, limit=CHANGES_MAX + 1))
@@ -244,5 +244,5 @@ def _changed_keys(rights: CallerRights, commit: Commit) -> list[Key] | None:
     return [change.key for change in changes] if len(changes) <= CHANGES_MAX else None
 
 
-def _without_message(commit: Commit) -> Commit:
+def _remove_message(commit: Commit) -> Commit:
     return msgspec.structs.replace(commit, message="", properties={})

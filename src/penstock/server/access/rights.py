@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import CommitNotFound, TimedOut, TransactionNotFound, TransactionOver
-from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.time_limits import step
+from penstock.kernel.reachable import Progress, show_no_progress
+from penstock.kernel.time_limits import check_read_may_go_on
 from penstock.lake.calls import PAGE_MAX, Call, GetAbout, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.transactions.answers import TransactionInfo
@@ -33,13 +33,13 @@ class CallerRights:
         self,
         catalogue: Catalogue,
         caller: Caller,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         deadline_s: float = inf,
     ) -> None:
         self._catalogue, self._progress, self._deadline_s = catalogue, progress, deadline_s
         self.caller = caller
 
-    def with_transactions(self, transactions: dict[str, str]) -> CallerRights:
+    def add_transactions(self, transactions: dict[str, str]) -> CallerRights:
         """The same, where the branches of some transactions may be used too, as those that they land on."""
         caller = msgspec.structs.replace(self.caller, inside={**self.caller.inside, **transactions})
         return CallerRights(self._catalogue, caller, self._progress, self._deadline_s)
@@ -54,14 +54,16 @@ class CallerRights:
         """The reference that is meant: the default branch, if none is named."""
         return self.do(GetAbout()).default_branch if reference is None else reference
 
-    def read(self, revision: str | None, via: str | None = None) -> tuple[str | None, GrantedKeys]:
+    def find_readable_keys(
+        self, revision: str | None, via: str | None = None
+    ) -> tuple[str | None, GrantedKeys]:
         """A revision in the form in which the caller may ask for it, and the keys that they may read there.
 
         All that a readable reference leads to may be read, by whatever way. A commit that is named by its id
         alone must be reachable from the reference that the caller says it came ``via``; without one, only who
         may read all references may read it. What only a transaction leads to is for who may use that.
         """
-        anywhere = self.caller.keys_everywhere(Role.READ)
+        anywhere = self.caller.find_keys_granted_everywhere(Role.READ)
         if anywhere.are_all:
             if not self.caller.is_admin and revision is not None:
                 self._require_shared(parse_revision(revision), via)
@@ -69,9 +71,9 @@ class CallerRights:
         revision = self.or_default(revision)
         parsed = parse_revision(revision)
         if parsed.name is not None:
-            return revision, self.caller.require(Role.READ, parsed.name)
+            return revision, self.caller.require_role(Role.READ, parsed.name)
         if via is not None:
-            return _revision_within(via, revision), self.caller.require(Role.READ, via)
+            return _write_revision_within(via, revision), self.caller.require_role(Role.READ, via)
         if parsed.commit == NO_COMMIT.hex() and not parsed.steps:
             return revision, ALL_KEYS  # the empty lake
         if not anywhere.patterns:
@@ -105,7 +107,7 @@ class CallerRights:
 
     def read_whole(self, revision: str | None, via: str | None = None) -> str | None:
         """As ``read``, where all keys are needed."""
-        resolved, keys = self.read(revision, via)
+        resolved, keys = self.find_readable_keys(revision, via)
         if not keys.are_all:
             what = f"'{revision}'" if revision is not None else "the default branch"
             raise self.caller.denied_error(f"take over {what} as a whole: that needs to read all keys there")
@@ -117,13 +119,13 @@ class CallerRights:
         A whole id tells nothing to who knows it already. Anything else is looked for: among what the caller
         may read, so that the answer says nothing about the rest.
         """
-        if revision is None or self.caller.keys_everywhere(Role.READ).patterns:
+        if revision is None or self.caller.find_keys_granted_everywhere(Role.READ).patterns:
             return revision
         parsed = parse_revision(revision)
         is_whole_id = parsed.name is None and len(parsed.commit or "") == 64 and not parsed.steps
-        return revision if is_whole_id else self.read(revision, via=reference)[0]
+        return revision if is_whole_id else self.find_readable_keys(revision, via=reference)[0]
 
-    def pages(
+    def list_visible_items(
         self, call: Call[tuple[T, ...]], show: Callable[[T], T | None], after: Callable[[T], Any]
     ) -> tuple[T, ...]:
         """A page of those items of a list that the caller may see, each as ``show`` gives it.
@@ -135,7 +137,7 @@ class CallerRights:
         while True:
             page = self.do(msgspec.structs.replace(call, limit=page_limit))
             for item in page:
-                step()
+                check_read_may_go_on()
                 if (seen := show(item)) is not None:
                     shown.append(seen)
                     if len(shown) == limit:
@@ -151,6 +153,6 @@ def may_use(caller: Caller, transaction: TransactionInfo) -> bool:
     return caller.is_admin or (bool(caller.name) and caller.name == transaction.who)
 
 
-def _revision_within(reference: str, revision: str) -> str:
+def _write_revision_within(reference: str, revision: str) -> str:
     """A commit id, with the steps from there, as one that must be reachable from a reference."""
     return f"{check_name(reference)}@{revision.removeprefix('@')}"

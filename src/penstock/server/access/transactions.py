@@ -28,7 +28,7 @@ from penstock.lake.transactions.calls import (
     RenewTransaction,
 )
 from penstock.model.tokens import Role
-from penstock.model.transactions import PREFIX, names_transaction
+from penstock.model.transactions import PREFIX, is_transaction_branch_name
 from penstock.server.access.caller import Caller
 from penstock.server.access.rights import CallerRights, may_use
 
@@ -39,7 +39,7 @@ _NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_
 
 
 def begin_transaction(rights: CallerRights, call: BeginTransaction) -> TransactionInfo:
-    rights.caller.require(Role.WRITE, rights.or_default(call.target))
+    rights.caller.require_role(Role.WRITE, rights.or_default(call.target))
     try:
         transaction = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
     except InvalidRequest:  # it may tell of one that has this id, and is not theirs
@@ -75,7 +75,7 @@ def note_reads(rights: CallerRights, call: NoteReads) -> TransactionInfo:
 
 def commit_transaction(rights: CallerRights, call: CommitTransaction) -> TransactionLanded:
     """What was written in it was checked then; whoever lost all rights on its target since lands nothing."""
-    rights.caller.require(Role.WRITE, _find_own(rights, call.id).target)
+    rights.caller.require_role(Role.WRITE, _find_own(rights, call.id).target)
     return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
@@ -86,19 +86,19 @@ def abort_transaction(rights: CallerRights, call: AbortTransaction) -> Transacti
 
 def list_transactions(rights: CallerRights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
     caller = rights.caller
-    return rights.pages(
+    return rights.list_visible_items(
         call,
         lambda transaction: transaction if may_use(caller, transaction) else None,
         lambda transaction: transaction.id,
     )
 
 
-def transactions_in(call: Call[Any]) -> frozenset[str]:
+def find_named_transactions(call: Call[Any]) -> frozenset[str]:
     """The ids of the transactions whose branches a call names, wherever it names one."""
     return frozenset(named for text in _find_branch_names(call) for named in _NAMED.findall(text))
 
 
-def admit(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
+def grant_transaction_rights(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
     """A caller who may use the branches of transactions as they may use those that these land on.
 
     ``TransactionNotFound`` if one of them is not theirs.
@@ -119,22 +119,22 @@ class TransactionAccess:
         self._rights = rights
         self._known: dict[str, CallerRights | None] = {}
 
-    def at(self, branch: str) -> CallerRights | None:
+    def find_rights_on_branch(self, branch: str) -> CallerRights | None:
         """The rights that count on a branch; ``None`` if it is of a transaction that is not theirs."""
-        if not names_transaction(branch):
+        if not is_transaction_branch_name(branch):
             return self._rights
         if branch not in self._known:
-            self._known[branch] = self._rights_in(branch)
+            self._known[branch] = self._find_rights_in_transaction(branch)
         return self._known[branch]
 
-    def _rights_in(self, branch: str) -> CallerRights | None:
+    def _find_rights_in_transaction(self, branch: str) -> CallerRights | None:
         caller = self._rights.caller
         try:
             transaction = self._rights.do(GetTransaction(id=branch.removeprefix(PREFIX)))
         except TransactionNotFound:
             return self._rights if caller.is_admin else None  # it ended long ago
         return (
-            self._rights.with_transactions({transaction.branch: transaction.target})
+            self._rights.add_transactions({transaction.branch: transaction.target})
             if may_use(caller, transaction)
             else None
         )

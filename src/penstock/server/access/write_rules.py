@@ -29,19 +29,19 @@ B = TypeVar("B", bound=calls.MergeCall)
 E = TypeVar("E", AddExpectation, RemoveExpectation)
 
 
-def for_anybody(rights: CallerRights, call: calls.Call[R]) -> R:
+def allow_anybody(rights: CallerRights, call: calls.Call[R]) -> R:
     """For calls that every authenticated caller may make."""
     return rights.do(call)
 
 
-def about(rights: CallerRights, call: calls.GetAbout) -> About:
+def show_about(rights: CallerRights, call: calls.GetAbout) -> About:
     """Where the lake is stored concerns only who administers it; where tables may be, those who may write one
     or read all of them."""
     about_lake = rights.do(call)
     if rights.caller.is_admin:
         return about_lake
     knows_roots = any(
-        grant.role.includes(Role.WRITE) or grant.keys == EVERYTHING for grant in rights.caller.grants
+        grant.role.includes_role(Role.WRITE) or grant.keys == EVERYTHING for grant in rights.caller.grants
     )
     roots = about_lake.roots if knows_roots else tuple(filter(None, (about_lake.warehouse,)))
     return msgspec.structs.replace(about_lake, url="", roots=roots)
@@ -55,12 +55,12 @@ def for_holders(role: Role) -> Callable[[CallerRights, Any], Any]:
 
     def rule(rights: CallerRights, call: Any) -> Any:
         rights.caller.require_lake(role)
-        return rights.do(sign(rights, call))
+        return rights.do(sign_call(rights, call))
 
     return rule
 
 
-def for_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
+def allow_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
     """The same for a call about one table, its field ``key``; about all of them if it has none there."""
 
     def rule(rights: CallerRights, call: Any) -> Any:
@@ -68,7 +68,7 @@ def for_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
             rights.caller.require_lake(role)
         else:
             rights.caller.require_table(role, call.key)
-        return rights.do(sign(rights, call))
+        return rights.do(sign_call(rights, call))
 
     return rule
 
@@ -76,7 +76,7 @@ def for_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
 for_administrators = for_holders(Role.ADMIN)
 
 
-def sign(rights: CallerRights, call: C) -> C:
+def sign_call(rights: CallerRights, call: C) -> C:
     """A call that says who makes it, where it can: the name of the caller's token, if there is one."""
     if not rights.caller.name or not hasattr(call, "who"):
         return call
@@ -86,7 +86,7 @@ def sign(rights: CallerRights, call: C) -> C:
 def change_expectations(rights: CallerRights, call: E) -> tuple[Expectation, ...]:
     """What a branch expects stops everybody who writes there, and shows them rows of what it asks about."""
     rights.caller.require_admin()
-    return rights.do(sign(rights, call))
+    return rights.do(sign_call(rights, call))
 
 
 # -- references --------------------------------------------------------------------------------------------
@@ -95,9 +95,9 @@ def change_expectations(rights: CallerRights, call: E) -> tuple[Expectation, ...
 def create_reference(rights: CallerRights, call: calls.CreateReference) -> Reference:
     """Whoever makes a branch may read there what they may read where it comes from, and no more."""
     caller = rights.caller
-    caller.require(Role.WRITE, call.name)
-    at, source = rights.read(call.at)
-    if not source.contain(caller.keys(Role.READ, call.name)):
+    caller.require_role(Role.WRITE, call.name)
+    at, source = rights.find_readable_keys(call.at)
+    if not source.contain_all(caller.find_granted_keys(Role.READ, call.name)):
         raise caller.denied_error(
             f"create '{call.name}' from there: they could read keys on it that they may not read there",
             name=call.name,
@@ -121,10 +121,10 @@ def delete_reference(rights: CallerRights, call: calls.DeleteReference) -> Refer
 
 def commit_operations(rights: CallerRights, call: calls.CommitOperations) -> Commit:
     caller, branch = rights.caller, call.branch
-    keys = caller.keys_everywhere(Role.WRITE)
+    keys = caller.find_keys_granted_everywhere(Role.WRITE)
     if not keys.are_all:
         branch = rights.or_default(call.branch)
-        keys = caller.require(Role.WRITE, branch)
+        keys = caller.require_role(Role.WRITE, branch)
         _check_keys(rights, call, branch, keys)
         call = msgspec.structs.replace(
             call,
@@ -136,13 +136,13 @@ def commit_operations(rights: CallerRights, call: calls.CommitOperations) -> Com
             rights, (operation.content for operation in call.operations if isinstance(operation, Put))
         )
     except LocationRefused:
-        if (earlier := _earlier_commit(rights, call)) is None:
+        if (earlier := _find_earlier_commit(rights, call)) is None:
             raise
         return earlier
     return rights.do(call)
 
 
-def _earlier_commit(rights: CallerRights, call: calls.CommitOperations) -> Commit | None:
+def _find_earlier_commit(rights: CallerRights, call: calls.CommitOperations) -> Commit | None:
     """What a repeated request came to when its places were still below a root."""
     if call.idempotency_key is None:
         return None
@@ -152,14 +152,14 @@ def _earlier_commit(rights: CallerRights, call: calls.CommitOperations) -> Commi
 
 def _check_keys(rights: CallerRights, call: calls.CommitOperations, branch: str, keys: GrantedKeys) -> None:
     """Every key that is changed may be changed, and every key that is looked at may be read."""
-    caller, readable = rights.caller, rights.caller.keys(Role.READ, branch)
+    caller, readable = rights.caller, rights.caller.find_granted_keys(Role.READ, branch)
     above: set[Key] = set()
     for operation in call.operations:
         is_look = isinstance(operation, Unchanged)
         role, scope = (Role.READ, readable) if is_look else (Role.WRITE, keys)
         caller.require_key(scope, role, operation.key)
         if call.create_namespaces and isinstance(operation, Put | Change):
-            above.update(parent for parent in operation.key.parents if not keys.covers(parent))
+            above.update(parent for parent in operation.key.parents if not keys.covers_key(parent))
     if above:
         entries = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in entries}):
@@ -190,7 +190,7 @@ def transplant(rights: CallerRights, call: calls.Transplant) -> MergeResult:
 
 def revert(rights: CallerRights, call: calls.Revert) -> MergeResult:
     call = _check_branch_change(rights, call, call.on)
-    commit = rights.read_whole(call.commit, via=_target_branch(rights, call.on))
+    commit = rights.read_whole(call.commit, via=_find_target_branch(rights, call.on))
     return rights.do(msgspec.structs.replace(call, commit=commit))
 
 
@@ -198,11 +198,11 @@ def restore(rights: CallerRights, call: calls.Restore) -> MergeResult:
     """It takes the role for every key that it may change; and since it shows what these held, and lets the
     branch hold what they were elsewhere, the right to read them here and there."""
     caller, name = rights.caller, rights.or_default(call.branch)
-    keys = caller.require(Role.RESTORE, name)
+    keys = caller.require_role(Role.RESTORE, name)
     _check_scope(caller, keys, Role.RESTORE, call)
-    _check_scope(caller, caller.require(Role.READ, name), Role.READ, call)
+    _check_scope(caller, caller.require_role(Role.READ, name), Role.READ, call)
     if call.to is not None:
-        to, readable = rights.read(call.to, via=_target_branch(rights, call.branch))
+        to, readable = rights.find_readable_keys(call.to, via=_find_target_branch(rights, call.branch))
         _check_scope(caller, readable, Role.READ, call)
         call = msgspec.structs.replace(call, to=to)
     _check_namespaces_above(rights, call, name, keys)
@@ -213,7 +213,7 @@ def _check_scope(caller: Caller, keys: GrantedKeys, role: Role, call: calls.Rest
     """``Denied`` if a restore is about keys that the caller has not a role for."""
     for key in call.keys:
         caller.require_key(keys, role, key)
-    if call.namespace is not None and not keys.cover_below(call.namespace):
+    if call.namespace is not None and not keys.cover_everything_below(call.namespace):
         raise caller.denied_error(f"{role.value} all of '{call.namespace}' there", key=str(call.namespace))
     if not call.keys and call.namespace is None and not keys.are_all:
         raise caller.denied_error(f"{role.value} everything there: that needs a grant for all keys")
@@ -224,7 +224,7 @@ def _check_namespaces_above(
 ) -> None:
     """``Denied`` if namespaces above would come back for which the caller has no grant."""
     named = (*call.keys, *((call.namespace,) if call.namespace is not None else ()))
-    above = {parent for key in named for parent in key.parents if not keys.covers(parent)}
+    above = {parent for key in named for parent in key.parents if not keys.covers_key(parent)}
     if above:
         entries = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in entries}):
@@ -236,14 +236,16 @@ def rebase(rights: CallerRights, call: calls.Rebase) -> MergeResult:
     return rights.do(msgspec.structs.replace(call, onto=rights.read_whole(call.onto)))
 
 
-def _target_branch(rights: CallerRights, branch: str | None) -> str | None:
-    return None if rights.caller.keys_everywhere(Role.READ).are_all else rights.or_default(branch)
+def _find_target_branch(rights: CallerRights, branch: str | None) -> str | None:
+    return (
+        None if rights.caller.find_keys_granted_everywhere(Role.READ).are_all else rights.or_default(branch)
+    )
 
 
 def _check_branch_change(rights: CallerRights, call: B, branch: str | None) -> B:
     """What all of these need of the branch that they change."""
     _check_places(rights, (how.content for how in call.keys.values()))
-    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+    if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return call
     name = rights.or_default(branch)
     rights.caller.require_all_keys(Role.WRITE, name)

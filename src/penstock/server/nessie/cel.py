@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.server.nessie.cel_bindings import VARIABLES, FilterKind, mentioned_fields, sizes_of
+from penstock.server.nessie.cel_bindings import VARIABLES, FilterKind, measure_sizes, select_mentioned_fields
 from penstock.server.nessie.cel_tokens import (
     LOOP,
     MATCHES,
@@ -31,10 +31,10 @@ from penstock.server.nessie.cel_tokens import (
     CelToken,
     TooCostly,
     WordShape,
-    loops_apart,
+    measure_shape,
     rewrite_tokens,
-    shape_of,
-    tokens_of,
+    separate_loops,
+    split_tokens,
 )
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -70,7 +70,7 @@ _FAILURES: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, Value
 """What the library raises for an expression that cannot be read or evaluated."""
 
 
-def filter_for(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]], bool]:
+def compile_filter(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]], bool]:
     """Whether an item is to be shown; ``cel_items`` makes them. Use it for one answer only.
 
     An expression that cannot be read, names something that is not there, costs too much, fails on an item or
@@ -103,8 +103,8 @@ class CelPart(msgspec.Struct, frozen=True, kw_only=True):
 
     def evaluate(self, item: Mapping[str, Any], functions: Functions) -> Any:
         """What it comes to; one of ``_FAILURES`` if that costs too much or cannot be said."""
-        values = {name: mentioned_fields(item[name], self.text) for name in self.names}
-        if self.shape.work(sizes_of(values)) > WORK_MAX:
+        values = {name: select_mentioned_fields(item[name], self.text) for name in self.names}
+        if self.shape.estimate_steps(measure_sizes(values)) > WORK_MAX:
             many = len(values.get("operations", ()))
             raise ValueError(
                 "evaluating it costs too much" + (f" with {many} operations; {_CHEAP}" if many else "")
@@ -125,7 +125,7 @@ class CompiledFilter(msgspec.Struct, frozen=True, kw_only=True):
         deadline = time.thread_time() + EVALUATION_MAX_S
         functions: Functions = {
             SIZE: partial(_measure_size, deadline),
-            MATCHES: partial(_matches_pattern, deadline),
+            MATCHES: partial(_find_pattern, deadline),
         }
         loop = partial(self._run_loop, item, functions, deadline)
         try:
@@ -156,8 +156,8 @@ def _compile_script(kind: FilterKind, expression: str) -> CompiledFilter:
     """The script of an expression; the last ones are kept, as clients page with the same one."""
     if len(expression) > EXPRESSION_MAX_CHARS:
         raise InvalidRequest(f"a filter can have at most {EXPRESSION_MAX_CHARS} characters")
-    program = _compile(expression, expression)
-    rest, loops = loops_apart(tuple(tokens_of(expression)), "operations")
+    program = _compile_expression(expression, expression)
+    rest, loops = separate_loops(tuple(split_tokens(expression)), "operations")
     try:
         parts = [_compile_part(kind, expression, tokens) for tokens in (rest, *loops)]
     except TooCostly as problem:
@@ -167,8 +167,8 @@ def _compile_script(kind: FilterKind, expression: str) -> CompiledFilter:
 
 
 def _compile_part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:
-    shape = shape_of(tokens)
-    program = _compile("".join(rewrite_tokens(tokens)), expression)
+    shape = measure_shape(tokens)
+    program = _compile_expression("".join(rewrite_tokens(tokens)), expression)
     names = VARIABLES[kind].keys() & set(program.variables())
     if not names <= {name for name, _ in shape.mentions}:
         raise _refused_error(expression, "it cannot be parsed")
@@ -176,7 +176,7 @@ def _compile_part(kind: FilterKind, expression: str, tokens: Sequence[CelToken])
     return CelPart(text=text, program=program, shape=shape, names=tuple(names))
 
 
-def _compile(text: str, expression: str) -> Any:
+def _compile_expression(text: str, expression: str) -> Any:
     try:
         return _load_library().compile(text)
     except _FAILURES as problem:
@@ -222,7 +222,7 @@ def _measure_size(deadline: float, value: Any) -> int:
     return len(value)
 
 
-def _matches_pattern(deadline: float, text: str, pattern: str) -> bool:
+def _find_pattern(deadline: float, text: str, pattern: str) -> bool:
     """Whether the pattern is found in the text, in time proportional to both.
 
     The library reads the pattern each time, which may take a millisecond: hence the deadline.
@@ -235,11 +235,11 @@ def _matches_pattern(deadline: float, text: str, pattern: str) -> bool:
         repetitions *= max(int(count), 1)
     if repetitions > REPETITIONS_MAX or len(pattern) * repetitions * len(text) > PATTERN_WORK_MAX:
         raise ValueError("a pattern with these repetition counts costs too much on a text of this length")
-    return bool(_library_matches().execute({"text": text, "pattern": pattern}))
+    return bool(_load_library_matches().execute({"text": text, "pattern": pattern}))
 
 
 @cache
-def _library_matches() -> Any:
+def _load_library_matches() -> Any:
     return _load_library().compile("text.matches(pattern)")
 
 

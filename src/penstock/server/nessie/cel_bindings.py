@@ -14,7 +14,7 @@ import msgspec
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.server.nessie.cel_tokens import ValueSizes
-from penstock.server.nessie.keys import name_key, write_separated_key
+from penstock.server.nessie.keys import quote_key, write_separated_key
 
 FilterKind: TypeAlias = Literal["references", "commits", "entries", "diff"]
 Fields: TypeAlias = Mapping[str, Callable[[Any], Any]]
@@ -51,7 +51,7 @@ class NamedReferenceFacts(msgspec.Struct, frozen=True, kw_only=True):
     head: ReferencePosition | None = None
 
 
-def reference_item(
+def bind_reference(
     type_name: str, name: str, commit_id: str, head: ReferencePosition | None = None
 ) -> Mapping[str, Any]:
     """A branch or tag. ``type_name`` is ``BRANCH`` or ``TAG``."""
@@ -64,34 +64,34 @@ def reference_item(
     }
 
 
-def commit_item(commit: Commit, operations: Sequence[KeyFacts] = ()) -> Mapping[str, Any]:
+def bind_commit(commit: Commit, operations: Sequence[KeyFacts] = ()) -> Mapping[str, Any]:
     """A commit, and what it changed if that was asked for."""
     return {"commit": commit, "operations": operations}
 
 
-def entry_item(key: Key, content_type: str) -> Mapping[str, Any]:
+def bind_entry(key: Key, content_type: str) -> Mapping[str, Any]:
     """A key and what it holds."""
     return {"entry": KeyFacts(key, content_type)}
 
 
-def difference_item(key: Key) -> Mapping[str, Any]:
+def bind_difference(key: Key) -> Mapping[str, Any]:
     """A key that differs."""
     return {"key": KeyFacts(key)}
 
 
-def mentioned_fields(value: Any, expression: str) -> Any:
+def select_mentioned_fields(value: Any, expression: str) -> Any:
     """A value as plain texts, numbers, lists and maps, with those of its fields that the expression names."""
     if isinstance(value, str):
         return value
     if isinstance(value, tuple | list):
-        return [mentioned_fields(element, expression) for element in value]
+        return [select_mentioned_fields(element, expression) for element in value]
     fields = _FIELDS[type(value)]
     if isinstance(value, KeyFacts) and value.operation:
         fields = OPERATION
     return {name: make(value) for name, make in fields.items() if name in expression}
 
 
-def sizes_of(values: Mapping[str, Any]) -> ValueSizes:
+def measure_sizes(values: Mapping[str, Any]) -> ValueSizes:
     """How large values are that ``mentioned`` made."""
     lengths, elements = [1], [1]
 
@@ -112,19 +112,19 @@ def sizes_of(values: Mapping[str, Any]) -> ValueSizes:
     return ValueSizes(values=sizes, longest=max(lengths), largest=max(elements))
 
 
-def _namespace_name(key: Key) -> str:
+def _write_namespace_name(key: Key) -> str:
     return write_separated_key(key.parents[-1]) if len(key) > 1 else ""
 
 
-def _commit(commit: Commit | None) -> dict[str, Any]:
+def _bind_commit_fields(commit: Commit | None) -> dict[str, Any]:
     return {name: make(commit) for name, make in _FIELDS[type(commit)].items()}
 
 
 KEY: Final[Fields] = {
-    "key": lambda it: name_key(it.key),
+    "key": lambda it: quote_key(it.key),
     "encodedKey": lambda it: write_separated_key(it.key),
     "keyElements": lambda it: list(it.key),
-    "namespace": lambda it: _namespace_name(it.key),
+    "namespace": lambda it: _write_namespace_name(it.key),
     "namespaceElements": lambda it: list(it.key[:-1]),
     "name": lambda it: it.key[-1],
 }
@@ -161,7 +161,7 @@ NO_COMMIT: Final[Fields] = {
 HEAD: Final[Fields] = {
     "numCommitsAhead": lambda it: it.ahead,
     "numCommitsBehind": lambda it: it.behind,
-    "commitMetaOfHEAD": lambda it: _commit(it.commit),
+    "commitMetaOfHEAD": lambda it: _bind_commit_fields(it.commit),
     "commonAncestorHash": lambda it: it.ancestor,
     "numTotalCommits": lambda it: it.total,
 }

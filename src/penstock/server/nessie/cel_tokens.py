@@ -85,7 +85,7 @@ class WordShape(msgspec.Struct, frozen=True, kw_only=True):
     mentions: tuple[tuple[str, str], ...]
     """Variables and the fields of theirs that are asked for."""
 
-    def work(self, sizes: ValueSizes) -> int:
+    def estimate_steps(self, sizes: ValueSizes) -> int:
         """The most steps that an evaluation takes with values of such sizes; a step is about 50 ns.
 
         The library takes 20 steps to receive a part of a value, and 2 to copy it. No list is longer than
@@ -104,7 +104,7 @@ class WordShape(msgspec.Struct, frozen=True, kw_only=True):
         return steps
 
 
-def tokens_of(expression: str) -> Iterator[CelToken]:
+def split_tokens(expression: str) -> Iterator[CelToken]:
     """The words of an expression."""
     space = ""
     for match in _TOKEN.finditer(expression):
@@ -115,17 +115,17 @@ def tokens_of(expression: str) -> Iterator[CelToken]:
             space = ""
 
 
-def shape_of(tokens: Sequence[CelToken]) -> WordShape:
+def measure_shape(tokens: Sequence[CelToken]) -> WordShape:
     """What the words tell; ``TooCostly`` if that is enough to know."""
     opened: list[str] = []
     words, weights, mentions = [0] * (LOOPS_MAX + 1), Counter[tuple[int, str]](), []
     bound, carried, collects, sums, lists_of_names = set(), set(), 0, 0, False
     for index, token in enumerate(tokens):
-        before, after, second = (_token_at(tokens, index + step).text for step in (-1, 1, 2))
+        before, after, second = (_get_token_at(tokens, index + step).text for step in (-1, 1, 2))
         loops = [bracket for bracket in opened if bracket in _LOOPS]
         words[len(loops)] += 1
         if token.kind == "sign" and token.text in "([{":
-            opened.append(_bracket_kind(tokens, index))
+            opened.append(_find_bracket_kind(tokens, index))
             _check_nesting(opened)
             collects += opened[-1] in _COLLECTING
             if opened[-1] in _LOOPS and second == ",":
@@ -138,10 +138,10 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
                 raise TooCostly(
                     "'+' cannot be used inside 'exists', 'all', 'map' or 'filter' in a filter expression"
                 )
-        elif token.kind == "name" and before == "." and not _is_value(_token_at(tokens, index - 2)):
+        elif token.kind == "name" and before == "." and not _is_value(_get_token_at(tokens, index - 2)):
             raise TooCostly("a name cannot begin with '.'")
         elif token.kind == "name" and before != "." and token.text not in _CONSTANTS:
-            is_call = _token_at(tokens, index + 3).text == "("
+            is_call = _get_token_at(tokens, index + 3).text == "("
             mentions.append((token.text, second if after == "." and not is_call else ""))
             weights[len(loops), token.text] += 1 + len(opened)
             lists_of_names |= _WRITTEN_OUT in opened
@@ -166,7 +166,7 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
     )
 
 
-def loops_apart(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], list[Sequence[CelToken]]]:
+def separate_loops(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], list[Sequence[CelToken]]]:
     """The expression with calls in place of the loops that can go through a list in pieces, and these loops.
 
     They are ``name.exists(…)`` and ``name.all(…)`` that stand inside of no loop and do not mention the list
@@ -182,7 +182,7 @@ def loops_apart(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], 
             rest += (*call, CelToken("number", str(len(apart))), CelToken("sign", ")"))
             apart.append(tokens[index:end])
         else:
-            is_loop = tokens[index].text == "(" and _bracket_kind(tokens, index) in _LOOPS
+            is_loop = tokens[index].text == "(" and _find_bracket_kind(tokens, index) in _LOOPS
             end = _find_closing(tokens, index) + 1 if is_loop else index + 1
             rest += tokens[index:end]
         index = end
@@ -197,8 +197,13 @@ def rewrite_tokens(tokens: Sequence[CelToken], *, within_has: bool = False) -> I
     index = 0
     while index < len(tokens):
         token = tokens[index]
-        is_call = token.kind == "name" and _token_at(tokens, index + 1).text == "("
-        if is_call and token.text == "has" and not within_has and _token_at(tokens, index - 1).text != ".":
+        is_call = token.kind == "name" and _get_token_at(tokens, index + 1).text == "("
+        if (
+            is_call
+            and token.text == "has"
+            and not within_has
+            and _get_token_at(tokens, index - 1).text != "."
+        ):
             end = _find_closing(tokens, index + 1)
             field = "".join(rewrite_tokens(tokens[index + 2 : end], within_has=True))
             yield f"{token.space}(has({field}) && ({field}) != null)"
@@ -215,7 +220,7 @@ def _find_end_of_loop(tokens: Sequence[CelToken], start: int, name: str) -> int:
     texts = [token.text for token in tokens[start : start + 4]]
     if (
         texts not in ([name, ".", "exists", "("], [name, ".", "all", "("])
-        or _token_at(tokens, start - 1).text == "."
+        or _get_token_at(tokens, start - 1).text == "."
     ):
         return 0
     end = _find_closing(tokens, start + 3)
@@ -223,11 +228,11 @@ def _find_end_of_loop(tokens: Sequence[CelToken], start: int, name: str) -> int:
     return 0 if again else end + 1
 
 
-def _bracket_kind(tokens: Sequence[CelToken], index: int) -> str:
+def _find_bracket_kind(tokens: Sequence[CelToken], index: int) -> str:
     """What a bracket opens: a loop by its name, a list or map that is written out, or something else."""
-    before = _token_at(tokens, index - 1)
+    before = _get_token_at(tokens, index - 1)
     if tokens[index].text == "(":
-        is_loop = before.text in _LOOPS and _token_at(tokens, index - 2).text == "."
+        is_loop = before.text in _LOOPS and _get_token_at(tokens, index - 2).text == "."
         return before.text if is_loop else ""
     return "" if tokens[index].text == "[" and _is_value(before) else _WRITTEN_OUT
 
@@ -260,5 +265,5 @@ def _find_closing(tokens: Sequence[CelToken], start: int) -> int:
     return len(tokens)
 
 
-def _token_at(tokens: Sequence[CelToken], index: int) -> CelToken:
+def _get_token_at(tokens: Sequence[CelToken], index: int) -> CelToken:
     return tokens[index] if 0 <= index < len(tokens) else CelToken("", "")

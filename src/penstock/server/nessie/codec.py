@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 T = TypeVar("T")
 
@@ -22,15 +22,17 @@ class NessieCodec:
 
     def decode(self, data: bytes, type: Any, /) -> Any:  # noqa: A002
         try:
-            return json_decoder(type | None).decode(data)
+            return get_json_decoder(type | None).decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidRequest(f"the request's body cannot be read: {problem}") from None
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
-        parsed = {name: _read(value, _types_by_field(type).get(name)) for name, value in values.items()}
+        parsed = {
+            name: _parse_parameter(value, _types_by_field(type).get(name)) for name, value in values.items()
+        }
         parsed = {name: value for name, value in parsed.items() if value is not None}
         try:
-            return decoders.convert(parsed, type, strict=False)
+            return decoders.convert_value(parsed, type, strict=False)
         except msgspec.ValidationError as problem:
             raise InvalidRequest(f"the request's parameters cannot be read: {problem}") from None
 
@@ -56,7 +58,7 @@ def _types_by_field(type: Any) -> dict[str, Any]:  # noqa: A002
     return {field.encode_name: field.type for field in msgspec.structs.fields(type)}
 
 
-def _read(value: Any, kind: Any) -> Any:
+def _parse_parameter(value: Any, kind: Any) -> Any:
     """A parameter's text as Nessie takes it: only ``true`` is true, and an empty number is none."""
     if kind is bool:
         return value.lower() == "true"

@@ -20,11 +20,16 @@ from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.server.limits import Limits
 from penstock.server.nessie import json_types
-from penstock.server.nessie.commits import commit_description
-from penstock.server.nessie.contents import identity_of, shown_type, to_content, type_name
-from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.commits import make_commit_description
+from penstock.server.nessie.contents import (
+    get_sent_type_name,
+    get_type_name,
+    parse_identity,
+    parse_nessie_content,
+)
+from penstock.server.nessie.keys import quote_key
 from penstock.server.nessie.revisions import ResolvedRevision, parse_path, resolve_target
-from penstock.server.nessie.violations import bad_path, empty, null, refuse
+from penstock.server.nessie.violations import find_bad_path, find_empty, find_null, raise_violations
 from penstock.server.routes import RouteRequest
 from penstock.wire.requests import KEY_HEADER
 
@@ -35,10 +40,12 @@ KEY: Final = {
 
 
 def commit(ask: RouteRequest) -> json_types.CommitResponse:
-    refuse(body_violation(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
+    raise_violations(
+        find_body_violation(ask.body), find_bad_path(ask.path["branch"], "commitMultipleOperations.branch")
+    )
     body: json_types.Operations = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "commitMultipleOperations.branch")
-    about = commit_description(body.commit_meta, ask.headers)
+    about = make_commit_description(body.commit_meta, ask.headers)
     operations = body.operations or ()
     check_count(operations, ask.limits)
     target = resolve_target(ask.catalogue, revision, "Reference to commit into")
@@ -51,11 +58,11 @@ def commit(ask: RouteRequest) -> json_types.CommitResponse:
     )
 
 
-def body_violation(body: json_types.Operations | None) -> str | None:
+def find_body_violation(body: json_types.Operations | None) -> str | None:
     """What is wrong with a commit as a whole: that there is none, or nothing in it."""
     if body is None:
-        return null(body, "commitMultipleOperations.operations")
-    return empty(body.operations, "commitMultipleOperations.operations.operations")
+        return find_null(body, "commitMultipleOperations.operations")
+    return find_empty(body.operations, "commitMultipleOperations.operations.operations")
 
 
 def check_count(operations: Sequence[json_types.AnyOperation], limits: Limits) -> None:
@@ -78,7 +85,7 @@ def commit_operations(
     read = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
     held = {entry.key: entry.content for entry in read}
     planned = _CommitPlan(held, operations)
-    planned_operations = tuple(map(planned.operation, operations, keys))
+    planned_operations = tuple(map(planned.make_operation, operations, keys))
     made_commit = catalogue.do(
         calls.CommitOperations(
             branch=target.name,
@@ -88,7 +95,7 @@ def commit_operations(
             idempotency_key=idempotency_key,
         )
     )
-    return made_commit, _added_contents(catalogue, target, made_commit, planned.added)
+    return made_commit, _list_added_contents(catalogue, target, made_commit, planned.added)
 
 
 class _CommitPlan:
@@ -107,7 +114,7 @@ class _CommitPlan:
         self.added: list[Key] = []
         """Keys of contents that are new."""
 
-    def operation(self, operation: json_types.AnyOperation, key: Key) -> Operation:
+    def make_operation(self, operation: json_types.AnyOperation, key: Key) -> Operation:
         if isinstance(operation, json_types.DeleteOperation):
             return Delete(key)
         if isinstance(operation, json_types.UnchangedOperation):
@@ -115,26 +122,27 @@ class _CommitPlan:
         return Put(key, self._make_content(key, operation.content))
 
     def _make_content(self, key: Key, content: json_types.AnyContent) -> AnyContent:
-        identity = identity_of(content)
+        identity = parse_identity(content)
         before = self._read_previous_content(key, identity)
         if before is None:
             if identity is not None:
-                raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
+                raise InvalidRequest(f"New value for key '{quote_key(key)}' must not have a content ID")
             self.added.append(key)
-            return to_content(key, content)
+            return parse_nessie_content(key, content)
         if identity is None:
-            raise InvalidRequest(f"New value to update existing key '{name_key(key)}' has no content ID")
+            raise InvalidRequest(f"New value to update existing key '{quote_key(key)}' has no content ID")
         if identity != before.id:
             raise InvalidRequest(
-                f"Key '{name_key(key)}' already exists with content ID {before.id}, which is different from "
+                f"Key '{quote_key(key)}' already exists with content ID {before.id}, which is different from "
                 f"the content ID {content.id} in the operation"
             )
-        if shown_type(content) != type_name(before):
+        if get_sent_type_name(content) != get_type_name(before):
             raise InvalidRequest(
-                f"Key '{name_key(key)}' cannot hold the content with ID {before.id} as "
-                f"{shown_type(content)}: it is of type {type_name(before)}, and a content keeps its type"
+                f"Key '{quote_key(key)}' cannot hold the content with ID {before.id} as "
+                f"{get_sent_type_name(content)}: it is of type {get_type_name(before)}, "
+                "and a content keeps its type"
             )
-        return to_content(key, content, before)
+        return parse_nessie_content(key, content, before)
 
     def _read_previous_content(self, key: Key, identity: UUID | None) -> AnyContent | None:
         """The content that a put goes on with; none if it is a new one."""
@@ -158,13 +166,13 @@ def _require_unique_keys(operations: Iterable[json_types.AnyOperation]) -> tuple
             and operation.content.id is None
         )
         if previous is not None and not is_created_anew:
-            raise InvalidRequest(f"Duplicate key in commit operations: {name_key(key)}")
+            raise InvalidRequest(f"Duplicate key in commit operations: {quote_key(key)}")
         seen[key] = operation
         keys.append(key)
     return tuple(keys)
 
 
-def _added_contents(
+def _list_added_contents(
     catalogue: Catalogue, target: ResolvedRevision, commit: Commit, keys: list[Key]
 ) -> tuple[json_types.AddedContent, ...]:
     if not keys:

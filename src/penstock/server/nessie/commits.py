@@ -17,7 +17,7 @@ from penstock.server.nessie import json_types
 _PROPERTY: Final = "nessie-commit-property-"
 
 
-def shown_meta(commit: Commit) -> json_types.NessieCommitMeta:
+def make_nessie_meta(commit: Commit) -> json_types.NessieCommitMeta:
     """A commit as Nessie's clients see it: without an author, its committer is the author."""
     return json_types.NessieCommitMeta(
         hash=commit.id,
@@ -25,19 +25,19 @@ def shown_meta(commit: Commit) -> json_types.NessieCommitMeta:
         authors=commit.authors or (commit.committer,),
         all_signed_off_by=commit.signed_off_by,
         message=commit.message,
-        commit_time=json_types.instant(commit.time),
-        author_time=json_types.instant(commit.author_time),
+        commit_time=json_types.format_instant(commit.time),
+        author_time=json_types.format_instant(commit.author_time),
         all_properties=commit.properties or UNSET,
-        parent_commit_hashes=parents_of(commit),
+        parent_commit_hashes=list_parents(commit),
     )
 
 
-def parents_of(commit: Commit) -> tuple[str, ...]:
+def list_parents(commit: Commit) -> tuple[str, ...]:
     """All parents; a first commit follows the empty lake."""
     return commit.parents if commit.depth > 1 else (EMPTY_COMMIT_ID, *commit.parents)
 
 
-def commit_description(
+def make_commit_description(
     meta: json_types.CommitMetaInput | None, headers: Headers, message: str = ""
 ) -> CommitDescription:
     """What a writer says of a commit, in the body and in headers, which add to it.
@@ -45,23 +45,23 @@ def commit_description(
     ``message`` is what it says if the writer does not tell.
     """
     if meta is not None:
-        _check(meta)
+        _check_meta(meta)
     authors = _list_authors(meta)
     signers = _list_signers(meta)
     authors += _split_list(headers.get("nessie-commit-authors", ""))
     signers += _split_list(headers.get("nessie-commit-signedoffby", ""))
-    header = next(iter(_strip_all(headers.values_of("nessie-commit-message"))), "")
+    header = next(iter(_strip_all(headers.get_values("nessie-commit-message"))), "")
     header = header or (meta.message if meta is not None else "")
     return CommitDescription(
         message=header or message,
         authors=tuple(authors),
         signed_off_by=tuple(signers),
-        author_time=_to_utc(meta.author_time) if meta is not None else None,
+        author_time=_parse_utc_time(meta.author_time) if meta is not None else None,
         properties=_commit_properties(meta, headers),
     )
 
 
-def _check(meta: json_types.CommitMetaInput) -> None:
+def _check_meta(meta: json_types.CommitMetaInput) -> None:
     for value, what in (
         (meta.committer, "committer"),
         (meta.commit_time, "commit time"),
@@ -99,7 +99,7 @@ def _commit_properties(
     for header in headers:
         if header.startswith(_PROPERTY):
             name = header.removeprefix(_PROPERTY).strip()
-            properties[name] = tuple(_strip_all(headers.values_of(header)))
+            properties[name] = tuple(_strip_all(headers.get_values(header)))
     return properties
 
 
@@ -111,5 +111,5 @@ def _strip_all(texts: Iterable[str]) -> Iterable[str]:
     return (text.strip() for text in texts if text.strip())
 
 
-def _to_utc(moment: datetime | None) -> datetime | None:
+def _parse_utc_time(moment: datetime | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -11,9 +11,9 @@ from msgspec import UNSET, UnsetType
 from penstock.errors import InvalidRequest
 from penstock.lake import calls
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.server.nessie.codec import require_body
-from penstock.server.nessie.json_types import Instant, Int, NessieShape, instant
+from penstock.server.nessie.json_types import Instant, Int, NessieShape, format_instant
 from penstock.server.routes import RouteRequest
 
 SPEC_VERSION: Final = "2.2.0"
@@ -89,8 +89,8 @@ def get_config(ask: RouteRequest) -> NessieConfiguration:
     about = ask.catalogue.do(calls.GetAbout())
     return NessieConfiguration(
         default_branch=about.default_branch,
-        repository_creation_timestamp=instant(about.created),
-        oldest_possible_commit_timestamp=instant(about.created),
+        repository_creation_timestamp=format_instant(about.created),
+        oldest_possible_commit_timestamp=format_instant(about.created),
     )
 
 
@@ -100,11 +100,11 @@ def get_repository_config(ask: RouteRequest) -> RepositoryConfigResponse:
         if name != _COLLECTOR:
             raise InvalidRequest(f"No repository config type registered for name {name}")
     noted = (
-        ask.catalogue.do(calls.GetSetting(name=_setting_name(_COLLECTOR)))
+        ask.catalogue.do(calls.GetSetting(name=_make_setting_name(_COLLECTOR)))
         if _COLLECTOR in query.type
         else None
     )
-    return RepositoryConfigResponse(configs=(_read(noted),) if noted is not None else UNSET)
+    return RepositoryConfigResponse(configs=(_parse_config(noted),) if noted is not None else UNSET)
 
 
 def update_repository_config(ask: RouteRequest) -> UpdateRepositoryConfigResponse:
@@ -122,20 +122,20 @@ def update_repository_config(ask: RouteRequest) -> UpdateRepositoryConfigRespons
             "Default cut-off-policy must be either the number of commits, a duration (as per "
             "java.time.Duration) or an ISO instant (like 2011-12-03T10:15:30Z) "
         )
-    text = msgspec.json.encode(_without_nothing(config)).decode()
-    before = ask.catalogue.do(calls.PutSetting(name=_setting_name(_COLLECTOR), value=text))
-    return UpdateRepositoryConfigResponse(previous=_read(before) if before is not None else None)
+    text = msgspec.json.encode(_remove_empty_fields(config)).decode()
+    before = ask.catalogue.do(calls.PutSetting(name=_make_setting_name(_COLLECTOR), value=text))
+    return UpdateRepositoryConfigResponse(previous=_parse_config(before) if before is not None else None)
 
 
-def _setting_name(type_name: str) -> str:
+def _make_setting_name(type_name: str) -> str:
     return f"nessie/{type_name}"
 
 
-def _read(text: str) -> RepositoryConfig:
-    return json_decoder(RepositoryConfig).decode(text)
+def _parse_config(text: str) -> RepositoryConfig:
+    return get_json_decoder(RepositoryConfig).decode(text)
 
 
-def _without_nothing(config: RepositoryConfig) -> RepositoryConfig:
+def _remove_empty_fields(config: RepositoryConfig) -> RepositoryConfig:
     """What is null or empty is left out, as Nessie does."""
     absent: dict[str, Any] = {
         name: UNSET for name in config.__struct_fields__ if getattr(config, name) in (None, ())

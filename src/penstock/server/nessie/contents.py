@@ -20,7 +20,7 @@ from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.server.nessie import json_types
-from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.keys import quote_key
 
 _TYPES: Final[dict[type[AnyContent], str]] = {
     Namespace: "NAMESPACE",
@@ -30,19 +30,19 @@ _TYPES: Final[dict[type[AnyContent], str]] = {
 }
 
 
-def type_name(content: AnyContent) -> str:
+def get_type_name(content: AnyContent) -> str:
     """Nessie's name for a content's type."""
     return _TYPES.get(type(content), "DELTA_LAKE_TABLE")
 
 
-def shown_type(content: json_types.AnyContent) -> str:
+def get_sent_type_name(content: json_types.AnyContent) -> str:
     """Nessie's name for the type of a content that a client sent."""
     tag = content.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
 
 
-def from_content(key: Key, content: AnyContent) -> json_types.AnyContent:
+def make_nessie_content(key: Key, content: AnyContent) -> json_types.AnyContent:
     """A content as Nessie's clients see it."""
     identity = str(content.id) if content.id is not None else None
     if isinstance(content, IcebergTable):
@@ -75,18 +75,20 @@ def from_content(key: Key, content: AnyContent) -> json_types.AnyContent:
             sql_text=content.sql_text or UNSET,
             dialect=content.dialect or UNSET,
         )
-    return _shown_table(identity, content)
+    return _make_nessie_table(identity, content)
 
 
-def to_content(key: Key, content: json_types.AnyContent, stored: AnyContent | None = None) -> AnyContent:
+def parse_nessie_content(
+    key: Key, content: json_types.AnyContent, stored: AnyContent | None = None
+) -> AnyContent:
     """The content that a client means by what it sent.
 
     ``stored`` is what the key holds, or what the same request takes from another key: what the client cannot
     see of it stays as it is. ``InvalidContent`` if it would change a table that only Penstock can change.
     """
-    if stored is not None and _is_same(from_content(key, stored), content):
+    if stored is not None and _is_same(make_nessie_content(key, stored), content):
         return stored
-    made = _new_content(content)
+    made = _make_new_content(content)
     if isinstance(made, DeltaTable) and isinstance(stored, DeltaTable):
         return msgspec.structs.replace(
             stored,
@@ -96,14 +98,14 @@ def to_content(key: Key, content: json_types.AnyContent, stored: AnyContent | No
         )
     if isinstance(made, DeltaTable) and isinstance(stored, ManagedTable | Unknown):
         raise InvalidContent(
-            f"'{name_key(key)}' is of type {stored.type}, which cannot be changed through Nessie's API; "
+            f"'{quote_key(key)}' is of type {stored.type}, which cannot be changed through Nessie's API; "
             "it can be renamed or deleted there",
             key=str(key),
         )
     return made
 
 
-def identity_of(content: json_types.AnyContent) -> UUID | None:
+def parse_identity(content: json_types.AnyContent) -> UUID | None:
     """The id that a client sent with a content."""
     if content.id is None:
         return None
@@ -113,7 +115,7 @@ def identity_of(content: json_types.AnyContent) -> UUID | None:
         raise InvalidRequest(f"Invalid UUID string: {content.id}") from None
 
 
-def _shown_table(identity: str | None, content: AnyContent) -> json_types.DeltaLakeTable:
+def _make_nessie_table(identity: str | None, content: AnyContent) -> json_types.DeltaLakeTable:
     if not isinstance(content, DeltaTable):
         location = getattr(content, "location", "")
         return json_types.DeltaLakeTable(
@@ -131,11 +133,15 @@ def _shown_table(identity: str | None, content: AnyContent) -> json_types.DeltaL
 
 def _is_same(first: json_types.AnyContent, other: json_types.AnyContent) -> bool:
     """Whether two contents say the same, however they write what is absent."""
-    return type(first) is type(other) and first.id == other.id and _new_content(first) == _new_content(other)
+    return (
+        type(first) is type(other)
+        and first.id == other.id
+        and _make_new_content(first) == _make_new_content(other)
+    )
 
 
-def _new_content(content: json_types.AnyContent) -> AnyContent:
-    identity = identity_of(content)
+def _make_new_content(content: json_types.AnyContent) -> AnyContent:
+    identity = parse_identity(content)
     if isinstance(content, json_types.NessieIcebergTable):
         return IcebergTable(
             id=identity,

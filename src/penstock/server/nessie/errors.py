@@ -31,7 +31,7 @@ from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX, TransactionState
 from penstock.server.nessie import json_types
-from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.keys import quote_key
 from penstock.server.routes import HttpAnswer
 
 _CODES: Final = {
@@ -89,7 +89,7 @@ class NessieRefusal(ConflictError):
         super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
 
 
-def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def make_error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request with these headers."""
     code, message, details = _describe_error(error)
     status = _CODES.get(code, error.http_status)
@@ -103,17 +103,17 @@ def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer
     return HttpAnswer(status=status, body=_encoder.encode(body))
 
 
-def shown_conflict(conflict: Conflict) -> json_types.NessieConflict:
+def make_nessie_conflict(conflict: Conflict) -> json_types.NessieConflict:
     """A conflict in Nessie's words; one that only Penstock knows keeps its own."""
     text = _TEXTS.get(conflict.kind)
     return json_types.NessieConflict(
         conflict_type=conflict.kind.value if text else "UNKNOWN",
         key=json_types.ContentKey(elements=tuple(conflict.key)),
-        message=text.format(name_key(conflict.key)) if text else str(conflict),
+        message=text.format(quote_key(conflict.key)) if text else str(conflict),
     )
 
 
-def namespace_conflicts(conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
+def select_namespace_conflicts(conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
     """Those about namespaces, innermost first: Nessie checks them before anything else."""
     about = [conflict for conflict in conflicts if conflict.kind in _ABOUT_NAMESPACES]
     return tuple(sorted(about, key=lambda conflict: (conflict.key[0], -len(conflict.key), conflict.key)))
@@ -127,17 +127,21 @@ def _describe_error(
     if isinstance(error, NessieRefusal):
         shown: tuple[json_types.NessieConflict, ...] = details["shown"]
         if details["missing"] is not None:
-            return details["nessie_code"], message, _key_details(details["missing"])
+            return details["nessie_code"], message, _make_key_details(details["missing"])
         return (
             details["nessie_code"],
             message,
             json_types.ReferenceConflicts(conflicts=shown) if shown else None,
         )
     if isinstance(error, CommitConflict):
-        conflicts = namespace_conflicts(error.conflicts) or error.conflicts
+        conflicts = select_namespace_conflicts(error.conflicts) or error.conflicts
         # A key that is deleted and created anew meets the same conflict twice.
         return _describe_conflicts(
-            list({(conflict.kind, conflict.key): shown_conflict(conflict) for conflict in conflicts}.values())
+            list(
+                {
+                    (conflict.kind, conflict.key): make_nessie_conflict(conflict) for conflict in conflicts
+                }.values()
+            )
         )
     if isinstance(error, ReferenceChanged) and "expected" in details:
         return _describe_conflicts(
@@ -155,19 +159,19 @@ def _describe_error(
             None,
         )
     if isinstance(error, KeyNotFound) and isinstance(details.get("key"), Key):
-        return "CONTENT_NOT_FOUND", message, _key_details(details["key"])
+        return "CONTENT_NOT_FOUND", message, _make_key_details(details["key"])
     if isinstance(error, ReferenceExists):
         return "REFERENCE_ALREADY_EXISTS", f"Named reference '{details.get('name')}' already exists.", None
     if isinstance(error, UnsupportedMediaType):
         message = "The content-type header value did not match the value in @Consumes"
-    return _error_code(error), message, None
+    return _find_error_code(error), message, None
 
 
-def _key_details(key: Key) -> json_types.ContentKeyErrorDetails:
+def _make_key_details(key: Key) -> json_types.ContentKeyErrorDetails:
     return json_types.ContentKeyErrorDetails(content_key=json_types.ContentKey(elements=tuple(key)))
 
 
-def _error_code(error: PenstockError) -> str:
+def _find_error_code(error: PenstockError) -> str:
     if isinstance(error, HistoryExpired):
         return "REFERENCE_NOT_FOUND"
     if isinstance(error, TransactionOver) and error.details.get("state") in _ENDED:

@@ -21,7 +21,7 @@ Consistency: TypeAlias = Literal[
 ]
 
 
-def instant(moment: datetime) -> Instant:
+def format_instant(moment: datetime) -> Instant:
     """A time as Java writes it: in UTC, with as many groups of three digits after the point as it needs."""
     text = moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")
     seconds, _, fraction = text.partition(".")

@@ -22,7 +22,7 @@ _ESCAPES: Final = {".": ".", "*": "*", "{": "/", "}": "\\", "[": "%"}
 def read_key(text: str) -> Key:
     """The key that a client wrote, in whichever way; ``InvalidKey`` if it cannot be one."""
     if text.startswith("."):
-        return Key(*_escaped_elements(text))
+        return Key(*_split_escaped_elements(text))
     elements = text.removesuffix(".").split(".")
     return Key(*(element.translate(_SEPARATORS) for element in elements))
 
@@ -32,12 +32,12 @@ def write_separated_key(key: Key) -> str:
     return ".".join(element.replace(".", "\x1d") for element in key)
 
 
-def name_key(key: Key) -> str:
+def quote_key(key: Key) -> str:
     """The key as messages name it."""
     return ".".join(key)
 
 
-def _escaped_elements(text: str) -> list[str]:
+def _split_escaped_elements(text: str) -> list[str]:
     elements, element = [], ""
     characters = iter(text[1:])
     for char in characters:

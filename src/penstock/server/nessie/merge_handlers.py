@@ -17,19 +17,25 @@ from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergedKey, MergeMode, MergeResult
 from penstock.server.nessie import json_types, v1_json_types
 from penstock.server.nessie.codec import require_body
-from penstock.server.nessie.commits import commit_description, parents_of
-from penstock.server.nessie.contents import to_content
-from penstock.server.nessie.errors import NessieRefusal, namespace_conflicts, shown_conflict
-from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.commits import list_parents, make_commit_description
+from penstock.server.nessie.contents import parse_nessie_content
+from penstock.server.nessie.errors import NessieRefusal, make_nessie_conflict, select_namespace_conflicts
+from penstock.server.nessie.keys import quote_key
 from penstock.server.nessie.revisions import (
     DETACHED,
     ResolvedRevision,
     parse_body,
     parse_path,
-    resolve,
+    resolve_revision,
     resolve_target,
 )
-from penstock.server.nessie.violations import bad_name, bad_path, empty, null, refuse
+from penstock.server.nessie.violations import (
+    find_bad_name,
+    find_bad_path,
+    find_empty,
+    find_null,
+    raise_violations,
+)
 from penstock.server.routes import RouteRequest
 
 TRIES_MAX: Final = 5
@@ -46,61 +52,64 @@ MergeOrTransplant: TypeAlias = calls.Merge | calls.Transplant
 
 
 def merge(ask: RouteRequest) -> json_types.MergeResponse:
-    refuse(
-        null(ask.body, "mergeRefIntoBranch.merge"), bad_path(ask.path["branch"], "mergeRefIntoBranch.branch")
+    raise_violations(
+        find_null(ask.body, "mergeRefIntoBranch.merge"),
+        find_bad_path(ask.path["branch"], "mergeRefIntoBranch.branch"),
     )
     body: json_types.NessieMerge = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
-    commit_description(body.commit_meta, ask.headers)
+    make_commit_description(body.commit_meta, ask.headers)
     from_ = parse_body(body.from_ref_name, body.from_hash)
-    source = resolve(ask.catalogue, from_, "Source hash", needs_commit=True)
+    source = resolve_revision(ask.catalogue, from_, "Source hash", needs_commit=True)
     target = resolve_target(ask.catalogue, revision, "Reference to merge into")
     _require_common_commit(ask.catalogue, source, target)
     message = f"Merged {source.name or DETACHED} at {source.commit} into {target.name} at {target.commit}"
     call = calls.Merge(
         source=source.revision,
         into=target.name,
-        keys=_key_merges(ask.catalogue, target, body),
+        keys=_parse_key_merges(ask.catalogue, target, body),
         default=_MODES[body.default_key_merge_mode or "NORMAL"],
-        said=commit_description(body.commit_meta, ask.headers, body.message or message),
+        said=make_commit_description(body.commit_meta, ask.headers, body.message or message),
         dry_run=_is_trial(body),
-        idempotency_key=_idempotency_key(ask, body),
+        idempotency_key=_make_idempotency_key(ask, body),
     )
-    return response(ask.catalogue, call, target, _returns_conflicts(body))
+    return answer_merge(ask.catalogue, call, target, _returns_conflicts(body))
 
 
 def transplant(ask: RouteRequest) -> json_types.MergeResponse:
-    path = bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
-    refuse(*transplant_violations(ask.body), path)
+    path = find_bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
+    raise_violations(*find_transplant_violations(ask.body), path)
     body: json_types.NessieTransplant = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
     if len(hashes) > ask.limits.operations_max:
         raise InvalidRequest(f"at most {ask.limits.operations_max} commits can be transplanted at once")
     sources = [
-        resolve(ask.catalogue, parse_body(body.from_ref_name, text), "Hash to transplant", needs_commit=True)
+        resolve_revision(
+            ask.catalogue, parse_body(body.from_ref_name, text), "Hash to transplant", needs_commit=True
+        )
         for text in hashes
     ]
     target = resolve_target(ask.catalogue, revision, "Reference to transplant into")
     _require_contiguous(ask.catalogue, sources)
     about = (
-        commit_description(None, ask.headers, body.message or "")
+        make_commit_description(None, ask.headers, body.message or "")
         if len(sources) == 1
         else calls.CommitDescription(message="")
     )
     call = calls.Transplant(
         commits=tuple(source.revision for source in sources),
         onto=target.name,
-        keys=_key_merges(ask.catalogue, target, body),
+        keys=_parse_key_merges(ask.catalogue, target, body),
         default=_MODES[body.default_key_merge_mode or "NORMAL"],
         said=about,
         dry_run=_is_trial(body),
-        idempotency_key=_idempotency_key(ask, body),
+        idempotency_key=_make_idempotency_key(ask, body),
     )
-    return response(ask.catalogue, call, target, _returns_conflicts(body))
+    return answer_merge(ask.catalogue, call, target, _returns_conflicts(body))
 
 
-def transplant_violations(
+def find_transplant_violations(
     body: json_types.NessieTransplant | v1_json_types.V1TransplantRequest | None,
 ) -> tuple[str | None, ...]:
     """What is wrong with the body of a transplant, if there is one."""
@@ -108,17 +117,17 @@ def transplant_violations(
         return ()
     parameter = "transplantCommitsIntoBranch.transplant"
     return (
-        bad_name(body.from_ref_name, f"{parameter}.fromRefName"),
-        empty(body.hashes_to_transplant, f"{parameter}.hashesToTransplant"),
+        find_bad_name(body.from_ref_name, f"{parameter}.fromRefName"),
+        find_empty(body.hashes_to_transplant, f"{parameter}.hashesToTransplant"),
     )
 
 
-def response(
+def answer_merge(
     catalogue: Catalogue, call: MergeOrTransplant, target: ResolvedRevision, conflicts_are_answer: bool
 ) -> json_types.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
     result, idle = _carry_out(catalogue, call)
-    about_namespaces = namespace_conflicts(result.conflicts)
+    about_namespaces = select_namespace_conflicts(result.conflicts)
     if about_namespaces:
         raise CommitConflict(about_namespaces)
     keys = [key for key in (*result.keys, *idle) if _is_listed(key)]
@@ -128,12 +137,12 @@ def response(
     return json_types.MergeResponse(
         was_applied=result.applied,
         was_successful=not result.conflicts,
-        resultant_target_hash=_resulting_head(result),
+        resultant_target_hash=_find_resulting_head(result),
         common_ancestor=result.base if isinstance(call, calls.Merge) else None,
         target_branch=target.name or "",
-        effective_target_hash=_target_head(catalogue, target, result),
+        effective_target_hash=_find_target_head(catalogue, target, result),
         expected_hash=target.commit,
-        details=tuple(_key_details(key) for key in keys),
+        details=tuple(_make_key_details(key) for key in keys),
     )
 
 
@@ -145,7 +154,7 @@ def _require_common_commit(catalogue: Catalogue, source: ResolvedRevision, targe
     assert target.reference is not None
     head = ResolvedRevision(reference=target.reference, commit=target.reference.id)
     if head.commit != EMPTY_COMMIT_ID:
-        if source.commit == EMPTY_COMMIT_ID or _first_commit(catalogue, source) == _first_commit(
+        if source.commit == EMPTY_COMMIT_ID or _find_first_commit(catalogue, source) == _find_first_commit(
             catalogue, head
         ):
             return
@@ -155,7 +164,7 @@ def _require_common_commit(catalogue: Catalogue, source: ResolvedRevision, targe
     raise ReferenceNotFound(f"No common ancestor in parents of {head.commit} and {source.commit}")
 
 
-def _first_commit(catalogue: Catalogue, resolved: ResolvedRevision) -> str:
+def _find_first_commit(catalogue: Catalogue, resolved: ResolvedRevision) -> str:
     depth = catalogue.do(calls.GetCommit(revision=resolved.commit, via=resolved.name)).depth
     if depth <= 1:
         return resolved.commit
@@ -168,12 +177,12 @@ def _require_contiguous(catalogue: Catalogue, sources: list[ResolvedRevision]) -
         if source.commit == EMPTY_COMMIT_ID:
             raise CommitNotFound(f"there is no commit {source.commit}", commit=source.commit)
         commit = catalogue.do(calls.GetCommit(revision=source.commit, via=source.name))
-        if before is not None and parents_of(commit)[0] != before:
+        if before is not None and list_parents(commit)[0] != before:
             raise InvalidRequest("Sequence of hashes is not contiguous.")
         before = source.commit
 
 
-def _key_merges(
+def _parse_key_merges(
     catalogue: Catalogue, target: ResolvedRevision, body: json_types.NessieMergeFields
 ) -> dict[str, KeyMerge]:
     """How single keys are to be merged. What the client expects or gives is compared with the branch."""
@@ -181,7 +190,7 @@ def _key_merges(
     for behavior in body.key_merge_modes or ():
         key = Key(*behavior.key.elements)
         if key in behaviors:
-            raise InvalidRequest(f"Duplicate key {name_key(key)}")
+            raise InvalidRequest(f"Duplicate key {quote_key(key)}")
         _check_behavior(key, behavior)
         behaviors[key] = behavior
     expecting = [key for key, behavior in behaviors.items() if behavior.expected_target_content is not None]
@@ -191,10 +200,10 @@ def _key_merges(
     return {
         str(key): KeyMerge(
             mode=_MODES[behavior.merge_behavior],
-            expected=to_content(key, behavior.expected_target_content, held.get(key))
+            expected=parse_nessie_content(key, behavior.expected_target_content, held.get(key))
             if behavior.expected_target_content is not None
             else None,
-            content=to_content(key, behavior.resolved_content, held.get(key))
+            content=parse_nessie_content(key, behavior.resolved_content, held.get(key))
             if behavior.resolved_content is not None
             else None,
         )
@@ -208,12 +217,12 @@ def _check_behavior(key: Key, behavior: json_types.MergeKeyBehavior) -> None:
     if behavior.merge_behavior != "NORMAL":
         raise InvalidRequest(
             f"MergeKeyBehavior.resolvedContent must be null for MergeBehavior.{behavior.merge_behavior} "
-            f"for {name_key(key)}"
+            f"for {quote_key(key)}"
         )
     if behavior.expected_target_content is None:
         raise InvalidRequest(
             "MergeKeyBehavior.resolvedContent requires setting MergeKeyBehavior.expectedTarget as well "
-            f"for key {name_key(key)}"
+            f"for key {quote_key(key)}"
         )
 
 
@@ -225,7 +234,7 @@ def _returns_conflicts(body: json_types.NessieMergeFields) -> bool:
     return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
 
 
-def _idempotency_key(ask: RouteRequest, body: json_types.NessieMergeFields) -> str | None:
+def _make_idempotency_key(ask: RouteRequest, body: json_types.NessieMergeFields) -> str | None:
     return None if _is_trial(body) else ask.headers.get("idempotency-key")
 
 
@@ -257,12 +266,12 @@ def _carry_out(catalogue: Catalogue, call: MergeOrTransplant) -> tuple[MergeResu
             if not unused:
                 raise
             if isinstance(call, calls.Merge):
-                idle += _droppable_keys(catalogue, call, tried, unused)
+                idle += _list_droppable_keys(catalogue, call, tried, unused)
             keys = {key: how for key, how in call.keys.items() if key not in unused}
             call = msgspec.structs.replace(call, keys=keys)
 
 
-def _droppable_keys(
+def _list_droppable_keys(
     catalogue: Catalogue, call: calls.Merge, tried: MergeResult, unused: list[str]
 ) -> list[MergedKey]:
     """Of keys that something is said about but that are not part of a merge, those that may be dropped.
@@ -281,7 +290,7 @@ def _droppable_keys(
     }
     strange = [key for key in map(Key.parse, unused) if key not in changed_keys]
     if strange:
-        names = ", ".join(name_key(key) for key in strange)
+        names = ", ".join(quote_key(key) for key in strange)
         raise InvalidRequest(
             "Not all merge key behaviors specified in the request have been used. "
             f"The following keys were not used: [{names}]"
@@ -294,19 +303,19 @@ def _is_listed(key: MergedKey) -> bool:
     return key.mode is not MergeMode.NORMAL or bool(key.conflicts) or key.before != key.after
 
 
-def _key_details(key: MergedKey) -> json_types.ContentKeyDetails:
+def _make_key_details(key: MergedKey) -> json_types.ContentKeyDetails:
     return json_types.ContentKeyDetails(
         key=json_types.ContentKey(elements=tuple(key.key)),
         merge_behavior=_BEHAVIORS[key.mode],
-        conflict=shown_conflict(key.conflicts[0]) if key.conflicts else msgspec.UNSET,
+        conflict=make_nessie_conflict(key.conflicts[0]) if key.conflicts else msgspec.UNSET,
     )
 
 
 def _refuse_merge(keys: list[MergedKey]) -> NessieRefusal:
     """Nessie also names keys that are not in conflict, without saying why."""
-    names = ", ".join(f"'{name_key(key.key)}'" for key in keys if key.conflicts)
+    names = ", ".join(f"'{quote_key(key.key)}'" for key in keys if key.conflicts)
     conflicts = [
-        shown_conflict(key.conflicts[0])
+        make_nessie_conflict(key.conflicts[0])
         if key.conflicts
         else json_types.NessieConflict(
             conflict_type="KEY_CONFLICT",
@@ -319,7 +328,7 @@ def _refuse_merge(keys: list[MergedKey]) -> NessieRefusal:
     return NessieRefusal("REFERENCE_CONFLICT", message, conflicts)
 
 
-def _resulting_head(result: MergeResult) -> str | None:
+def _find_resulting_head(result: MergeResult) -> str | None:
     """The branch's head afterwards; nothing if it was only tried and there was something to do."""
     has_nothing_to_do = result.source is not None and result.source == result.base
     if result.conflicts or (result.dry_run and not has_nothing_to_do):
@@ -327,9 +336,9 @@ def _resulting_head(result: MergeResult) -> str | None:
     return result.head
 
 
-def _target_head(catalogue: Catalogue, target: ResolvedRevision, result: MergeResult) -> str:
+def _find_target_head(catalogue: Catalogue, target: ResolvedRevision, result: MergeResult) -> str:
     """The head that the result was put on."""
     if not result.commits:
         return result.head
     first = catalogue.do(calls.GetCommit(revision=result.commits[0], via=target.name))
-    return parents_of(first)[0]
+    return list_parents(first)[0]

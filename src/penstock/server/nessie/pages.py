@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.time_limits import step
+from penstock.kernel.time_limits import check_read_may_go_on
 from penstock.model.keys import Key
 from penstock.server.limits import Limits
-from penstock.server.nessie.cel import filter_for
+from penstock.server.nessie.cel import compile_filter
 from penstock.server.nessie.cel_bindings import FilterKind
 
 T = TypeVar("T")
@@ -34,18 +34,18 @@ _BEFORE_KEY: Final = "M\0"
 _AFTER_KEY: Final = "\0C"
 
 
-def page_size(limits: Limits, size: int | None) -> int:
+def parse_page_size(limits: Limits, size: int | None) -> int:
     """How many items a page has: as many as wanted, if that is not too much. Nothing wanted means all."""
     return min(size, limits.page_max) if size is not None and size > 0 else limits.page_max
 
 
-def page_end_s(deadline_s: float) -> float:
+def find_page_deadline_s(deadline_s: float) -> float:
     """When a page is answered with what it has by then, for a request with a deadline."""
     now_s = monotonic()
     return now_s + min(PAGE_MAX_S, (deadline_s - now_s) / 2)
 
 
-def page(
+def take_page(
     items: Iterable[T], size: int, token: Callable[[T], str], keep: Keep[T] = None, end_s: float = inf
 ) -> tuple[tuple[T, ...], str | None]:
     """The first items that are to be kept, and the token of the next one if there is one.
@@ -54,7 +54,7 @@ def page(
     """
     kept_items: list[T] = []
     for scanned, item in enumerate(items):
-        step()
+        check_read_may_go_on()
         if scanned >= SCAN_MAX or (scanned and monotonic() > end_s):
             return tuple(kept_items), token(item)
         if keep is not None and not keep(item):
@@ -69,11 +69,11 @@ def make_filter(kind: FilterKind, expression: str, item: Callable[[T], Mapping[s
     """Which items to keep; ``item`` gives what the expression sees of one. All, if there is no expression."""
     if not expression:
         return None
-    matches = filter_for(kind, expression)
+    matches = compile_filter(kind, expression)
     return lambda candidate: matches(item(candidate))
 
 
-def batches(read: Callable[[T | None, int], tuple[T, ...]], size: int) -> Iterator[T]:
+def list_in_batches(read: Callable[[T | None, int], tuple[T, ...]], size: int) -> Iterator[T]:
     """All items of a list that is read in batches: ``read`` gives so many that come after a given one."""
     last: T | None = None
     limit = min(size + 1, BATCH)
@@ -82,19 +82,19 @@ def batches(read: Callable[[T | None, int], tuple[T, ...]], size: int) -> Iterat
         last, limit = items[-1], BATCH
 
 
-def key_token(key: Key) -> str:
+def encode_key_token(key: Key) -> str:
     return (_BEFORE_KEY + "\1".join(key) + _AFTER_KEY).encode().hex()
 
 
-def read_key_token(token: str) -> Key:
+def parse_key_token(token: str) -> Key:
     """The key where the page begins."""
-    text = read_token(token)
+    text = parse_page_token(token)
     if not text.startswith(_BEFORE_KEY):
         raise InvalidRequest("Invalid token string representation")
     return Key(*text.removeprefix(_BEFORE_KEY).removesuffix(_AFTER_KEY).split("\1"))
 
 
-def read_token(token: str) -> str:
+def parse_page_token(token: str) -> str:
     """The text behind a token."""
     try:
         return bytes.fromhex(token).decode()

@@ -20,7 +20,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.server.nessie import json_types
-from penstock.server.nessie.contents import identity_of
+from penstock.server.nessie.contents import parse_identity
 from penstock.server.nessie.revisions import parse_path, resolve_target
 
 _USER_AGENT: Final = "python-requests/"
@@ -31,7 +31,7 @@ def is_pynessie(headers: Mapping[str, str]) -> bool:
     return headers.get("user-agent", "").lower().startswith(_USER_AGENT)
 
 
-def content_view(content: json_types.AnyContent, headers: Mapping[str, str]) -> json_types.AnyContent:
+def make_content_view(content: json_types.AnyContent, headers: Mapping[str, str]) -> json_types.AnyContent:
     """A content as the client that sent the headers can parse it."""
     if not is_pynessie(headers):
         return content
@@ -82,7 +82,7 @@ def _keep_properties(
     operation: json_types.AnyOperation, namespaces: Mapping[UUID | None, Namespace]
 ) -> json_types.AnyOperation:
     namespace = _put_namespace(operation)
-    before = namespaces.get(identity_of(namespace)) if namespace is not None else None
+    before = namespaces.get(parse_identity(namespace)) if namespace is not None else None
     if namespace is None or before is None:
         return operation
     content = msgspec.structs.replace(namespace, properties=before.properties | (namespace.properties or {}))

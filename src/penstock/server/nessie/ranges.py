@@ -37,7 +37,7 @@ class KeyRange(msgspec.Struct, frozen=True, kw_only=True):
         return self.prefix is None or key[: len(self.prefix)] == self.prefix
 
 
-def in_range(
+def list_in_range(
     key_range: KeyRange,
     read: Callable[[tuple[Key, ...]], Iterable[KeyedT]],
     scan: Callable[[Key | None, Key | None], Iterable[KeyedT]],

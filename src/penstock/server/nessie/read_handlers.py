@@ -16,24 +16,36 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
 from penstock.server.nessie import json_types
-from penstock.server.nessie.cel_bindings import KeyFacts, commit_item, difference_item, entry_item
-from penstock.server.nessie.commits import parents_of, shown_meta
-from penstock.server.nessie.contents import from_content, type_name
-from penstock.server.nessie.keys import name_key, read_key
+from penstock.server.nessie.cel_bindings import KeyFacts, bind_commit, bind_difference, bind_entry
+from penstock.server.nessie.commits import list_parents, make_nessie_meta
+from penstock.server.nessie.contents import get_type_name, make_nessie_content
+from penstock.server.nessie.keys import quote_key, read_key
 from penstock.server.nessie.pages import (
     Keep,
-    batches,
-    key_token,
+    encode_key_token,
+    find_page_deadline_s,
+    list_in_batches,
     make_filter,
-    page,
-    page_end_s,
-    page_size,
-    read_key_token,
+    parse_key_token,
+    parse_page_size,
+    take_page,
 )
-from penstock.server.nessie.ranges import KeyRange, in_range
+from penstock.server.nessie.ranges import KeyRange, list_in_range
 from penstock.server.nessie.references import Fetch
-from penstock.server.nessie.revisions import DETACHED, ResolvedRevision, parse_body, parse_path, resolve
-from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
+from penstock.server.nessie.revisions import (
+    DETACHED,
+    ResolvedRevision,
+    parse_body,
+    parse_path,
+    resolve_revision,
+)
+from penstock.server.nessie.violations import (
+    find_bad_path,
+    find_bad_spec,
+    find_empty,
+    find_null,
+    raise_violations,
+)
 from penstock.server.routes import RouteRequest
 
 LOG_MAX: Final = 250
@@ -91,12 +103,12 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 def get_content(ask: RouteRequest) -> json_types.ContentResponse:
     place = _resolve_revision(ask, "getContent.ref")
     key = read_key(ask.path["key"])
-    for held in _read(ask.catalogue, place, (key,)):
+    for held in _read_entries(ask.catalogue, place, (key,)):
         return json_types.ContentResponse(
-            content=from_content(key, held.content), effective_reference=place.effective
+            content=make_nessie_content(key, held.content), effective_reference=place.effective
         )
     raise KeyNotFound(
-        f"Could not find content for key '{name_key(key)}' in reference '{place.name or DETACHED}'.", key=key
+        f"Could not find content for key '{quote_key(key)}' in reference '{place.name or DETACHED}'.", key=key
     )
 
 
@@ -106,33 +118,33 @@ def get_contents(ask: RouteRequest) -> json_types.GetMultipleContentsResponse:
 
 
 def get_requested_contents(ask: RouteRequest) -> json_types.GetMultipleContentsResponse:
-    refuse(body_violation(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
+    raise_violations(find_body_violation(ask.body), find_bad_path(ask.path["ref"], "getMultipleContents.ref"))
     body: json_types.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
     return _get_contents(ask, "getMultipleContents.ref", keys)
 
 
-def body_violation(body: json_types.GetMultipleContentsRequest | None) -> str | None:
+def find_body_violation(body: json_types.GetMultipleContentsRequest | None) -> str | None:
     """What is wrong with a list of keys: that there is none, or nothing in it."""
     if body is None:
-        return null(body, "getMultipleContents.request")
-    return empty(body.requested_keys, "getMultipleContents.request.requestedKeys")
+        return find_null(body, "getMultipleContents.request")
+    return find_empty(body.requested_keys, "getMultipleContents.request.requestedKeys")
 
 
 def list_entries(ask: RouteRequest) -> json_types.EntriesResponse:
     query: EntriesQuery = ask.query
     place = _resolve_revision(ask, "getEntries.refName")
     keep: Keep[Held] = make_filter(
-        "entries", query.filter, lambda held: entry_item(held.key, type_name(held.content))
+        "entries", query.filter, lambda held: bind_entry(held.key, get_type_name(held.content))
     )
-    size = page_size(ask.limits, query.max_records)
-    entries = in_range(
+    size = parse_page_size(ask.limits, query.max_records)
+    entries = list_in_range(
         _parse_range(query),
-        lambda keys: _read(ask.catalogue, place, keys),
+        lambda keys: _read_entries(ask.catalogue, place, keys),
         lambda prefix, after: _list_entries(ask.catalogue, place, prefix, after, size),
     )
-    page_entries, token = page(
-        entries, size, lambda held: key_token(held.key), keep, page_end_s(ask.deadline_s)
+    page_entries, token = take_page(
+        entries, size, lambda held: encode_key_token(held.key), keep, find_page_deadline_s(ask.deadline_s)
     )
     return json_types.EntriesResponse(
         has_more=token is not None,
@@ -144,56 +156,63 @@ def list_entries(ask: RouteRequest) -> json_types.EntriesResponse:
 
 def get_diff(ask: RouteRequest) -> json_types.DiffResponse:
     query: RangeQuery = ask.query
-    refuse(
-        bad_path(ask.path["from"], "getDiff.params.fromRef"), bad_path(ask.path["to"], "getDiff.params.toRef")
+    raise_violations(
+        find_bad_path(ask.path["from"], "getDiff.params.fromRef"),
+        find_bad_path(ask.path["to"], "getDiff.params.toRef"),
     )
     before = _resolve_revision(ask, "getDiff.params.fromRef", "from", '"From" hash')
     after = _resolve_revision(ask, "getDiff.params.toRef", "to", '"To" hash')
     keep: Keep[Difference] = make_filter(
-        "diff", query.filter, lambda difference: difference_item(difference.key)
+        "diff", query.filter, lambda difference: bind_difference(difference.key)
     )
-    size = page_size(ask.limits, query.max_records)
-    differences = in_range(
+    size = parse_page_size(ask.limits, query.max_records)
+    differences = list_in_range(
         _parse_range(query),
-        lambda keys: _compare(ask.catalogue, before, after, keys),
+        lambda keys: _compare_keys(ask.catalogue, before, after, keys),
         lambda prefix, last: _list_differences(ask.catalogue, before, after, prefix, last, size),
     )
-    page_differences, token = page(
-        differences, size, lambda difference: key_token(difference.key), keep, page_end_s(ask.deadline_s)
+    page_differences, token = take_page(
+        differences,
+        size,
+        lambda difference: encode_key_token(difference.key),
+        keep,
+        find_page_deadline_s(ask.deadline_s),
     )
     return json_types.DiffResponse(
         has_more=token is not None,
         token=token,
         effective_from_reference=before.effective,
         effective_to_reference=after.effective,
-        diffs=tuple(_diff_entry(difference) for difference in page_differences),
+        diffs=tuple(_make_diff_entry(difference) for difference in page_differences),
     )
 
 
 def get_history(ask: RouteRequest) -> json_types.LogResponse:
     query: HistoryQuery = ask.query
-    refuse(
-        bad_spec(query.limit_hash, "getCommitLog.params.startHash"),
-        bad_path(ask.path["ref"], "getCommitLog.ref"),
+    raise_violations(
+        find_bad_spec(query.limit_hash, "getCommitLog.params.startHash"),
+        find_bad_path(ask.path["ref"], "getCommitLog.ref"),
     )
-    place = _history_start(ask, query)
-    last = _history_end(ask.catalogue, place, query.limit_hash)
+    place = _find_history_start(ask, query)
+    last = _find_history_end(ask.catalogue, place, query.limit_hash)
 
     @lru_cache(maxsize=2 * LOG_MAX)  # a filter looks at them before they are shown
     def changes(commit: str) -> tuple[Difference, ...]:
         return _list_changes(ask.catalogue, place, commit) if query.fetch == "ALL" else ()
 
     keep: Keep[Commit] = make_filter(
-        "commits", query.filter, lambda commit: commit_item(commit, _operation_facts(changes(commit.id)))
+        "commits", query.filter, lambda commit: bind_commit(commit, _bind_operations(changes(commit.id)))
     )
     limits = msgspec.structs.replace(ask.limits, page_max=min(LOG_MAX, ask.limits.page_max))
-    size = page_size(limits, query.max_records)
-    commits = _up_to(_list_commits(ask.catalogue, place, size), last)
-    page_commits, token = page(commits, size, lambda commit: commit.id, keep, page_end_s(ask.deadline_s))
+    size = parse_page_size(limits, query.max_records)
+    commits = _take_up_to(_list_commits(ask.catalogue, place, size), last)
+    page_commits, token = take_page(
+        commits, size, lambda commit: commit.id, keep, find_page_deadline_s(ask.deadline_s)
+    )
     return json_types.LogResponse(
         has_more=token is not None,
         token=token,
-        log_entries=tuple(_log_entry(commit, changes(commit.id)) for commit in page_commits),
+        log_entries=tuple(_make_log_entry(commit, changes(commit.id)) for commit in page_commits),
     )
 
 
@@ -203,7 +222,7 @@ def get_history(ask: RouteRequest) -> json_types.LogResponse:
 def _resolve_revision(
     ask: RouteRequest, parameter: str, name: str = "ref", subject: str = "Expected hash"
 ) -> ResolvedRevision:
-    return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
+    return resolve_revision(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
 
 
 def _parse_range(query: RangeQuery) -> KeyRange:
@@ -212,7 +231,7 @@ def _parse_range(query: RangeQuery) -> KeyRange:
     start = read_key(query.min_key) if query.min_key else None
     return KeyRange(
         keys=tuple(read_key(text) for text in query.key),
-        start=read_key_token(query.page_token) if query.page_token else start,
+        start=parse_key_token(query.page_token) if query.page_token else start,
         stop=read_key(query.max_key) if query.max_key else None,
         prefix=read_key(query.prefix_key) if query.prefix_key else None,
     )
@@ -221,7 +240,9 @@ def _parse_range(query: RangeQuery) -> KeyRange:
 # -- contents and entries ----------------------------------------------------------------------------------
 
 
-def _read(catalogue: Catalogue, resolved: ResolvedRevision, keys: tuple[Key, ...]) -> tuple[Held, ...]:
+def _read_entries(
+    catalogue: Catalogue, resolved: ResolvedRevision, keys: tuple[Key, ...]
+) -> tuple[Held, ...]:
     return catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=keys))
 
 
@@ -237,8 +258,10 @@ def _get_contents(
     place = _resolve_revision(ask, parameter)
     return json_types.GetMultipleContentsResponse(
         contents=tuple(
-            json_types.ContentWithKey(key=_shown_key(held.key), content=from_content(held.key, held.content))
-            for held in _read(ask.catalogue, place, keys)
+            json_types.ContentWithKey(
+                key=_make_nessie_key(held.key), content=make_nessie_content(held.key, held.content)
+            )
+            for held in _read_entries(ask.catalogue, place, keys)
         ),
         effective_reference=place.effective,
     )
@@ -253,19 +276,19 @@ def _list_entries(
             calls.ListEntries(at=resolved.commit, via=resolved.name, prefix=prefix, after=key, limit=limit)
         )
 
-    return batches(read, size)
+    return list_in_batches(read, size)
 
 
 def _shape_entry(held: Held, with_content: bool) -> json_types.NessieEntry:
     return json_types.NessieEntry(
-        name=_shown_key(held.key),
-        type=type_name(held.content),
+        name=_make_nessie_key(held.key),
+        type=get_type_name(held.content),
         content_id=str(held.content.id),
-        content=from_content(held.key, held.content) if with_content else None,
+        content=make_nessie_content(held.key, held.content) if with_content else None,
     )
 
 
-def _shown_key(key: Key) -> json_types.ContentKey:
+def _make_nessie_key(key: Key) -> json_types.ContentKey:
     return json_types.ContentKey(elements=tuple(key))
 
 
@@ -286,15 +309,15 @@ def _list_differences(
             calls.Diff(before=before.revision, to=to.revision, prefix=prefix, after=key, limit=limit)
         )
 
-    return batches(read, size)
+    return list_in_batches(read, size)
 
 
-def _compare(
+def _compare_keys(
     catalogue: Catalogue, before: ResolvedRevision, to: ResolvedRevision, keys: tuple[Key, ...]
 ) -> tuple[Difference, ...]:
     """How single keys differ."""
-    old_contents = {held.key: held.content for held in _read(catalogue, before, keys)}
-    now = {held.key: held.content for held in _read(catalogue, to, keys)}
+    old_contents = {held.key: held.content for held in _read_entries(catalogue, before, keys)}
+    now = {held.key: held.content for held in _read_entries(catalogue, to, keys)}
     return tuple(
         Difference(key, old_contents.get(key), now.get(key))
         for key in dict.fromkeys(keys)
@@ -302,35 +325,35 @@ def _compare(
     )
 
 
-def _diff_entry(difference: Difference) -> json_types.DiffEntry:
+def _make_diff_entry(difference: Difference) -> json_types.DiffEntry:
     key, before, after = difference.key, difference.before, difference.after
     return json_types.DiffEntry(
-        key=_shown_key(key),
-        from_=from_content(key, before) if before is not None else None,
-        to=from_content(key, after) if after is not None else None,
+        key=_make_nessie_key(key),
+        from_=make_nessie_content(key, before) if before is not None else None,
+        to=make_nessie_content(key, after) if after is not None else None,
     )
 
 
 # -- histories ---------------------------------------------------------------------------------------------
 
 
-def _history_start(ask: RouteRequest, query: HistoryQuery) -> ResolvedRevision:
+def _find_history_start(ask: RouteRequest, query: HistoryQuery) -> ResolvedRevision:
     """Where a page of a history begins; its token is the hash of its first commit."""
     revision = parse_path(ask.path["ref"], ask.catalogue, "getCommitLog.ref")
     if not query.page_token:
-        return resolve(ask.catalogue, revision, "Youngest hash")
+        return resolve_revision(ask.catalogue, revision, "Youngest hash")
     start = parse_body(revision.name, query.page_token, "{rule} [{text}]")
-    return resolve(ask.catalogue, start, "Token pagination hash")
+    return resolve_revision(ask.catalogue, start, "Token pagination hash")
 
 
-def _history_end(catalogue: Catalogue, resolved: ResolvedRevision, limit_hash: str) -> str | None:
+def _find_history_end(catalogue: Catalogue, resolved: ResolvedRevision, limit_hash: str) -> str | None:
     """The last commit to be listed. One that the history does not have ends nothing."""
     if not limit_hash:
         return None
     revision = parse_body(resolved.name, limit_hash, "getCommitLog.params.startHash: {rule}")
     if not revision.steps:
         return revision.commit
-    return resolve(catalogue, revision, "Oldest hash").commit
+    return resolve_revision(catalogue, revision, "Oldest hash").commit
 
 
 def _list_commits(catalogue: Catalogue, resolved: ResolvedRevision, size: int) -> Iterator[Commit]:
@@ -343,10 +366,10 @@ def _list_commits(catalogue: Catalogue, resolved: ResolvedRevision, size: int) -
             calls.ListCommits(ref=resolved.commit, via=resolved.name, after=after, limit=limit)
         )
 
-    return batches(read, size)
+    return list_in_batches(read, size)
 
 
-def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
+def _take_up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
     for commit in commits:
         yield commit
         if commit.id == last:
@@ -358,33 +381,34 @@ def _list_changes(catalogue: Catalogue, resolved: ResolvedRevision, commit: str)
         key = last.key if last is not None else None
         return catalogue.do(calls.GetChanges(revision=commit, via=resolved.name, after=key, limit=limit))
 
-    return tuple(batches(read, calls.PAGE_MAX))
+    return tuple(list_in_batches(read, calls.PAGE_MAX))
 
 
-def _operation_facts(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:
+def _bind_operations(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:
     return tuple(
         KeyFacts(difference.key, operation="DELETE")
         if difference.after is None
-        else KeyFacts(difference.key, type_name(difference.after), str(difference.after.id), "PUT")
-        for difference in _deletes_first(changes)
+        else KeyFacts(difference.key, get_type_name(difference.after), str(difference.after.id), "PUT")
+        for difference in _sort_deletes_first(changes)
     )
 
 
-def _log_entry(commit: Commit, changes: Iterable[Difference]) -> json_types.NessieLogEntry:
+def _make_log_entry(commit: Commit, changes: Iterable[Difference]) -> json_types.NessieLogEntry:
     operations: tuple[json_types.PutOperation | json_types.DeleteOperation, ...] = tuple(
-        json_types.DeleteOperation(key=_shown_key(difference.key))
+        json_types.DeleteOperation(key=_make_nessie_key(difference.key))
         if difference.after is None
         else json_types.PutOperation(
-            key=_shown_key(difference.key), content=from_content(difference.key, difference.after)
+            key=_make_nessie_key(difference.key),
+            content=make_nessie_content(difference.key, difference.after),
         )
-        for difference in _deletes_first(changes)
+        for difference in _sort_deletes_first(changes)
     )
     return json_types.NessieLogEntry(
-        commit_meta=shown_meta(commit),
-        parent_commit_hash=parents_of(commit)[0],
+        commit_meta=make_nessie_meta(commit),
+        parent_commit_hash=list_parents(commit)[0],
         operations=operations or None,
     )
 
 
-def _deletes_first(changes: Iterable[Difference]) -> list[Difference]:
+def _sort_deletes_first(changes: Iterable[Difference]) -> list[Difference]:
     return sorted(changes, key=lambda difference: difference.after is not None)

@@ -24,21 +24,35 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.references import Event, Kind, Reference
 from penstock.server.nessie import json_types
-from penstock.server.nessie.cel_bindings import ReferencePosition, reference_item
-from penstock.server.nessie.commits import shown_meta
-from penstock.server.nessie.pages import Keep, batches, make_filter, page, page_end_s, page_size, read_token
+from penstock.server.nessie.cel_bindings import ReferencePosition, bind_reference
+from penstock.server.nessie.commits import make_nessie_meta
+from penstock.server.nessie.pages import (
+    Keep,
+    find_page_deadline_s,
+    list_in_batches,
+    make_filter,
+    parse_page_size,
+    parse_page_token,
+    take_page,
+)
 from penstock.server.nessie.revisions import (
     NAME_RULE,
     NessieRevision,
     check_name,
     find_reference,
+    make_nessie_reference,
     parse_body,
     parse_path,
     require_commit,
-    resolve,
-    shown_reference,
+    resolve_revision,
 )
-from penstock.server.nessie.violations import bad_name, bad_path, bad_type, null, refuse
+from penstock.server.nessie.violations import (
+    find_bad_name,
+    find_bad_path,
+    find_bad_type,
+    find_null,
+    raise_violations,
+)
 from penstock.server.routes import RouteRequest
 
 RECENT_MAX: Final = 20
@@ -93,55 +107,57 @@ class RecentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 def list_references(ask: RouteRequest) -> json_types.ReferencesResponse:
     query: ListQuery = ask.query
-    heads = _Heads(ask.catalogue) if query.fetch == "ALL" else None
+    heads = _ReferenceHeads(ask.catalogue) if query.fetch == "ALL" else None
 
     def head(reference: Reference) -> ReferencePosition | None:
-        return heads.of(reference) if heads is not None else None
+        return heads.find_position(reference) if heads is not None else None
 
     keep: Keep[Reference] = make_filter(
         "references",
         query.filter,
-        lambda reference: reference_item(
+        lambda reference: bind_reference(
             _TYPE_NAMES[reference.kind], reference.name, reference.id, head(reference)
         ),
     )
-    size = page_size(ask.limits, query.max_records)
-    references = _references(ask.catalogue, query.page_token, size)
-    page_references, token = page(references, size, _page_token, keep, page_end_s(ask.deadline_s))
-    shown = tuple(_with_metadata(reference, head(reference)) for reference in page_references)
+    size = parse_page_size(ask.limits, query.max_records)
+    references = _list_references_after(ask.catalogue, query.page_token, size)
+    page_references, token = take_page(
+        references, size, _make_page_token, keep, find_page_deadline_s(ask.deadline_s)
+    )
+    shown = tuple(_make_reference_with_metadata(reference, head(reference)) for reference in page_references)
     return json_types.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 
 
 def create_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     query: CreateQuery = ask.query
-    refuse(
-        null(query.name, "createReference.name"),
-        bad_name(query.name if query.name != "-" else None, "createReference.name"),
-        null(query.type, "createReference.type"),
-        bad_type(query.type, "createReference.type"),
+    raise_violations(
+        find_null(query.name, "createReference.name"),
+        find_bad_name(query.name if query.name != "-" else None, "createReference.name"),
+        find_null(query.type, "createReference.type"),
+        find_bad_type(query.type, "createReference.type"),
     )
     assert query.name is not None
     assert query.type is not None
     kind = _TYPES[query.type]
     check_name(query.name)
-    place = resolve(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
+    place = resolve_revision(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
     reference = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
-    return json_types.SingleReferenceResponse(reference=shown_reference(reference, reference.id))
+    return json_types.SingleReferenceResponse(reference=make_nessie_reference(reference, reference.id))
 
 
 def get_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     query: GetQuery = ask.query
     name = _require_name_only(ask, "getReferenceByName.params.ref", "fetching a reference by name")
     reference = find_reference(ask.catalogue, name)
-    head = _Heads(ask.catalogue).of(reference) if query.fetch == "ALL" else None
-    return json_types.SingleReferenceResponse(reference=_with_metadata(reference, head))
+    head = _ReferenceHeads(ask.catalogue).find_position(reference) if query.fetch == "ALL" else None
+    return json_types.SingleReferenceResponse(reference=_make_reference_with_metadata(reference, head))
 
 
 def assign_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
-    refuse(
-        null(ask.body, "assignReference.assignTo"),
-        bad_path(ask.path["ref"], "assignReference.reference"),
-        bad_type(ask.query.type, "assignReference.type"),
+    raise_violations(
+        find_null(ask.body, "assignReference.assignTo"),
+        find_bad_path(ask.path["ref"], "assignReference.reference"),
+        find_bad_type(ask.query.type, "assignReference.type"),
     )
     expected = parse_path(ask.path["ref"], ask.catalogue, "assignReference.reference")
     kind = _TYPES[ask.query.type] if ask.query.type is not None else None
@@ -149,23 +165,23 @@ def assign_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
         raise InvalidRequest("Assignment target must be a branch or a tag.")
     reference = find_reference(ask.catalogue, expected.name)
     require_commit(expected, "Expected hash")
-    target = resolve(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
+    target = resolve_revision(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
     _check_kind(reference, kind)
     moved = ask.catalogue.do(
         calls.AssignReference(
             name=reference.name,
             to=target.revision,
             kind=reference.kind,
-            expected=_if_head(ask.catalogue, reference, expected),
+            expected=_check_expected_head(ask.catalogue, reference, expected),
         )
     )
-    return json_types.SingleReferenceResponse(reference=shown_reference(moved, moved.id))
+    return json_types.SingleReferenceResponse(reference=make_nessie_reference(moved, moved.id))
 
 
 def delete_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
-    refuse(
-        bad_path(ask.path["ref"], "deleteReference.reference"),
-        bad_type(ask.query.type, "deleteReference.type"),
+    raise_violations(
+        find_bad_path(ask.path["ref"], "deleteReference.reference"),
+        find_bad_type(ask.query.type, "deleteReference.type"),
     )
     expected = parse_path(ask.path["ref"], ask.catalogue, "deleteReference.reference")
     kind = _TYPES[ask.query.type] if ask.query.type is not None else None
@@ -178,13 +194,13 @@ def delete_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
         calls.DeleteReference(
             name=reference.name,
             kind=reference.kind,
-            expected=_if_head(ask.catalogue, reference, expected),
+            expected=_check_expected_head(ask.catalogue, reference, expected),
         )
     )
-    return json_types.SingleReferenceResponse(reference=shown_reference(reference, deleted.id))
+    return json_types.SingleReferenceResponse(reference=make_nessie_reference(reference, deleted.id))
 
 
-def recent_changes(ask: RouteRequest) -> json_types.ReferenceHistoryResponse:
+def list_recent_changes(ask: RouteRequest) -> json_types.ReferenceHistoryResponse:
     query: RecentQuery = ask.query
     name = _require_name_only(ask, "getReferenceHistory.params.ref", "fetching a reference history")
     reference = find_reference(ask.catalogue, name)
@@ -192,11 +208,11 @@ def recent_changes(ask: RouteRequest) -> json_types.ReferenceHistoryResponse:
     lines = ask.catalogue.do(calls.GetReferenceLog(name=reference.name, limit=RECENT_MAX))
     moves = takewhile(lambda line: line.event != Event.CREATE and line.time >= oldest, lines)
     befores = [line.before for line in moves if line.before != line.after]
-    states = [_reference_state(ask.catalogue, reference.name, commit) for commit in befores]
+    states = [_find_reference_state(ask.catalogue, reference.name, commit) for commit in befores]
     return json_types.ReferenceHistoryResponse(
-        reference=shown_reference(reference, reference.id),
-        current=_reference_state(ask.catalogue, reference.name, reference.id)
-        or _unreadable_state(reference.id),
+        reference=make_nessie_reference(reference, reference.id),
+        current=_find_reference_state(ask.catalogue, reference.name, reference.id)
+        or _make_unreadable_state(reference.id),
         previous=tuple(state for state in states if state is not None),
         commit_log_consistency=_check_commits(ask.catalogue, reference, query.scan_commits or 0),
     )
@@ -205,7 +221,7 @@ def recent_changes(ask: RouteRequest) -> json_types.ReferenceHistoryResponse:
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-class _Heads:
+class _ReferenceHeads:
     """What is known of references beyond their names, compared with the default branch as it is now."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -214,20 +230,22 @@ class _Heads:
         self._default: Reference | None = None
         with suppress(ReferenceNotFound, Denied):
             self._default = catalogue.do(calls.GetReference(name=self._name))
-        self._default_depth = self._commit(self._default).depth if self._has_commits(self._default) else 0
+        self._default_depth = (
+            self._read_commit(self._default).depth if self._has_commits(self._default) else 0
+        )
         self._known: dict[str, ReferencePosition | None] = {}
 
-    def of(self, reference: Reference) -> ReferencePosition | None:
+    def find_position(self, reference: Reference) -> ReferencePosition | None:
         """What is known of a reference; nothing if it is empty."""
         if reference.name not in self._known:
             self._known[reference.name] = self._read_head(reference) if self._has_commits(reference) else None
         return self._known[reference.name]
 
     def _read_head(self, reference: Reference) -> ReferencePosition:
-        commit = self._commit(reference)
+        commit = self._read_commit(reference)
         if reference.kind is Kind.TAG or reference.name == self._name:
             return ReferencePosition(commit=commit, total=commit.depth)
-        depth, ancestor = self._fork_point(reference, commit)
+        depth, ancestor = self._find_fork_point(reference, commit)
         return ReferencePosition(
             commit=commit,
             ahead=commit.depth - depth,
@@ -239,11 +257,11 @@ class _Heads:
     def _has_commits(self, reference: Reference | None) -> bool:
         return reference is not None and reference.id != EMPTY_COMMIT_ID
 
-    def _commit(self, reference: Reference | None) -> Commit:
+    def _read_commit(self, reference: Reference | None) -> Commit:
         assert reference is not None
         return self._catalogue.do(calls.GetCommit(revision=reference.id, via=reference.name))
 
-    def _fork_point(self, reference: Reference, commit: Commit) -> tuple[int, str]:
+    def _find_fork_point(self, reference: Reference, commit: Commit) -> tuple[int, str]:
         """Where a branch and the default branch part, by first parents: its depth and its id.
 
         Up to there both have the same commit at every depth, and none afterwards, so that it is found by
@@ -255,27 +273,27 @@ class _Heads:
         ancestor = EMPTY_COMMIT_ID
         while differs - same > 1:
             middle = (same + differs) // 2
-            mine = self._at_depth(reference, commit.depth, middle)
-            if mine == self._at_depth(self._default, self._default_depth, middle):
+            mine = self._find_commit_at_depth(reference, commit.depth, middle)
+            if mine == self._find_commit_at_depth(self._default, self._default_depth, middle):
                 same, ancestor = middle, mine
             else:
                 differs = middle
         return same, ancestor
 
-    def _at_depth(self, reference: Reference, depth: int, wanted: int) -> str:
+    def _find_commit_at_depth(self, reference: Reference, depth: int, wanted: int) -> str:
         revision = f"{reference.name}@{reference.id}"
         if depth > wanted:
             revision += f"~{depth - wanted}"
         return self._catalogue.do(calls.Resolve(revision=revision)).commit
 
 
-def _page_token(reference: Reference) -> str:
+def _make_page_token(reference: Reference) -> str:
     return f"{_FOLDERS[reference.kind]}{reference.name}".encode().hex()
 
 
-def _references(catalogue: Catalogue, token: str, size: int) -> Iterator[Reference]:
+def _list_references_after(catalogue: Catalogue, token: str, size: int) -> Iterator[Reference]:
     """Branches, then tags, from where a token says."""
-    start = read_token(token) if token else ""
+    start = parse_page_token(token) if token else ""
     kinds = [kind for kind in _FOLDERS if start.startswith(_FOLDERS[kind]) or not start]
     if not kinds:
         raise InvalidRequest("Invalid token string representation")
@@ -297,17 +315,19 @@ def _list_references(catalogue: Catalogue, kind: Kind, after: str, size: int) ->
         name = last.name if last is not None else after
         return catalogue.do(calls.ListReferences(kind=kind, after=name, limit=limit))
 
-    return batches(read, size)
+    return list_in_batches(read, size)
 
 
-def _with_metadata(reference: Reference, head: ReferencePosition | None) -> json_types.AnyReference:
-    shown = shown_reference(reference, reference.id)
+def _make_reference_with_metadata(
+    reference: Reference, head: ReferencePosition | None
+) -> json_types.AnyReference:
+    shown = make_nessie_reference(reference, reference.id)
     if head is None:
         return shown
     metadata = json_types.ReferenceMetadata(
         num_commits_ahead=head.ahead,
         num_commits_behind=head.behind,
-        commit_meta_of_head=shown_meta(head.commit) if head.commit is not None else None,
+        commit_meta_of_head=make_nessie_meta(head.commit) if head.commit is not None else None,
         common_ancestor_hash=head.ancestor,
         num_total_commits=head.total,
     )
@@ -335,12 +355,12 @@ def _check_kind(reference: Reference, kind: Kind | None) -> None:
         )
 
 
-def _if_head(catalogue: Catalogue, reference: Reference, expected: NessieRevision) -> str:
+def _check_expected_head(catalogue: Catalogue, reference: Reference, expected: NessieRevision) -> str:
     """The head that the caller expects, which must be the reference's; whether it exists does not matter."""
     commit = expected.commit or ""
     if expected.steps:
         try:
-            commit = resolve(catalogue, expected, "Expected hash").commit
+            commit = resolve_revision(catalogue, expected, "Expected hash").commit
         except CommitNotFound as missing:
             if missing.details.get("name") is None:
                 raise
@@ -355,7 +375,9 @@ def _if_head(catalogue: Catalogue, reference: Reference, expected: NessieRevisio
     return commit
 
 
-def _reference_state(catalogue: Catalogue, name: str, commit: str) -> json_types.ReferenceHistoryState | None:
+def _find_reference_state(
+    catalogue: Catalogue, name: str, commit: str
+) -> json_types.ReferenceHistoryState | None:
     """A commit that a reference was at; nothing if the caller may not read it."""
     if commit == EMPTY_COMMIT_ID:
         return json_types.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
@@ -364,13 +386,13 @@ def _reference_state(catalogue: Catalogue, name: str, commit: str) -> json_types
     except Denied:
         return None
     except (CommitNotFound, HistoryExpired, Damaged):
-        return _unreadable_state(commit)
+        return _make_unreadable_state(commit)
     return json_types.ReferenceHistoryState(
-        commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(commit_info)
+        commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=make_nessie_meta(commit_info)
     )
 
 
-def _unreadable_state(commit: str) -> json_types.ReferenceHistoryState:
+def _make_unreadable_state(commit: str) -> json_types.ReferenceHistoryState:
     return json_types.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
 
 

@@ -93,10 +93,12 @@ class ResolvedRevision(msgspec.Struct, frozen=True, kw_only=True):
         """The same for answers."""
         if self.reference is None:
             return json_types.DetachedReference(hash=self.commit)
-        return shown_reference(self.reference, self.commit)
+        return make_nessie_reference(self.reference, self.commit)
 
 
-def shown_reference(reference: Reference, commit: str) -> json_types.NessieBranch | json_types.NessieTag:
+def make_nessie_reference(
+    reference: Reference, commit: str
+) -> json_types.NessieBranch | json_types.NessieTag:
     """A branch or tag at a commit. A transaction's is a branch to whoever can name it."""
     shape = json_types.NessieTag if reference.kind is Kind.TAG else json_types.NessieBranch
     return shape(name=reference.name, hash=commit)
@@ -176,14 +178,14 @@ def require_commit(revision: NessieRevision, subject: str) -> None:
         raise InvalidRequest(f"{subject} must contain a starting commit ID.")
 
 
-def resolve(
+def resolve_revision(
     catalogue: Catalogue, revision: NessieRevision, subject: str = "Hash", *, needs_commit: bool = False
 ) -> ResolvedRevision:
     """What a revision comes to; ``subject`` says what it is for, if it cannot be."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if needs_commit or reference is None:
         require_commit(revision, subject)
-    return ResolvedRevision(reference=reference, commit=_walk(catalogue, revision, reference))
+    return ResolvedRevision(reference=reference, commit=_walk_to_commit(catalogue, revision, reference))
 
 
 def resolve_target(catalogue: Catalogue, revision: NessieRevision, subject: str) -> ResolvedRevision:
@@ -193,7 +195,7 @@ def resolve_target(catalogue: Catalogue, revision: NessieRevision, subject: str)
         raise InvalidRequest(f"{subject} must be a branch.")
     require_commit(revision, "Expected hash")
     try:
-        return ResolvedRevision(reference=reference, commit=_walk(catalogue, revision, reference))
+        return ResolvedRevision(reference=reference, commit=_walk_to_commit(catalogue, revision, reference))
     except CommitNotFound as missing:
         if revision.steps:
             raise
@@ -218,7 +220,7 @@ def _check_step(step: str) -> str:
     return step
 
 
-def _walk(catalogue: Catalogue, revision: NessieRevision, reference: Reference | None) -> str:
+def _walk_to_commit(catalogue: Catalogue, revision: NessieRevision, reference: Reference | None) -> str:
     """The commit that a revision comes to, which must be in the history of the reference, if it names one."""
     at = reference.id if revision.commit is None and reference is not None else revision.commit
     assert at is not None

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.server.nessie import commit_handlers, json_types, v1_json_types, v1_namespaces, v1_trees
 from penstock.server.nessie.codec import CODEC
-from penstock.server.nessie.errors import error_answer
+from penstock.server.nessie.errors import make_error_answer
 from penstock.server.routes import Api, Route
 
 _TYPE: Final = {"type": "branch|tag|BRANCH|TAG"}
@@ -231,7 +231,7 @@ V1: Final = Api(
         "given with it is refused."
     ),
     codec=CODEC,
-    error=error_answer,
+    error=make_error_answer,
     error_schema=json_types.NessieError,
     strict_query=False,
     routes=(

@@ -10,17 +10,17 @@ import msgspec
 from penstock.errors import CommitConflict, InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
 from penstock.model.content import AnyContent, Namespace
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
 from penstock.server.nessie import json_types, v1_json_types
-from penstock.server.nessie.commits import commit_description
-from penstock.server.nessie.contents import from_content
-from penstock.server.nessie.errors import NessieRefusal, error_answer
-from penstock.server.nessie.keys import name_key, read_key
+from penstock.server.nessie.commits import make_commit_description
+from penstock.server.nessie.contents import make_nessie_content
+from penstock.server.nessie.errors import NessieRefusal, make_error_answer
+from penstock.server.nessie.keys import quote_key, read_key
 from penstock.server.nessie.pages import BATCH
-from penstock.server.nessie.revisions import NessieRevision, ResolvedRevision, is_hash, resolve
+from penstock.server.nessie.revisions import NessieRevision, ResolvedRevision, is_hash, resolve_revision
 from penstock.server.routes import RouteRequest
 
 _HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
@@ -65,19 +65,19 @@ def create_namespace(ask: RouteRequest) -> json_types.NessieNamespace:
         raise InvalidRequest("Namespace name must not be empty")
     key = Key(*body.elements)
     if body.id is not None:
-        raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
-    place = _target_branch(ask)
-    held = _content_at(ask, place, key)
+        raise InvalidRequest(f"New value for key '{quote_key(key)}' must not have a content ID")
+    place = _resolve_target_branch(ask)
+    held = _read_content_at(ask, place, key)
     if held is not None:
         is_same = isinstance(held, Namespace)
         what = (
-            f"Namespace '{name_key(key)}'"
+            f"Namespace '{quote_key(key)}'"
             if is_same
-            else f"Another content object with name '{name_key(key)}'"
+            else f"Another content object with name '{quote_key(key)}'"
         )
         raise NessieRefusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
     namespace = Namespace(properties=body.properties or {})
-    after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, namespace))
+    after = _commit_namespace(ask, place, f"create namespace '{quote_key(key)}'", Put(key, namespace))
     return _shape_namespace(key, _require_namespace(ask, after, key))
 
 
@@ -86,21 +86,21 @@ def update_namespace(ask: RouteRequest) -> None:
     if body is None:
         raise InvalidRequest("updateProperties.namespaceUpdate: must not be null")
     key = read_key(ask.path["name"])
-    place = _target_branch(ask)
+    place = _resolve_target_branch(ask)
     held = _require_namespace(ask, place, key)
     removed = frozenset(body.property_removals or ())
     properties = {name: value for name, value in held.properties.items() if name not in removed}
     changed = msgspec.structs.replace(held, properties=properties | (body.property_updates or {}))
-    _commit(ask, place, f"update properties for namespace '{name_key(key)}'", Put(key, changed))
+    _commit_namespace(ask, place, f"update properties for namespace '{quote_key(key)}'", Put(key, changed))
 
 
 def delete_namespace(ask: RouteRequest) -> None:
     key = read_key(ask.path["name"])
-    place = _target_branch(ask)
+    place = _resolve_target_branch(ask)
     _require_namespace(ask, place, key)
     if any(not isinstance(held, Namespace) for _, held in _list_below(ask, place, key)):
-        raise NessieRefusal("NAMESPACE_NOT_EMPTY", f"Namespace '{name_key(key)}' is not empty")
-    _commit(ask, place, f"delete namespace '{name_key(key)}'", Delete(key))
+        raise NessieRefusal("NAMESPACE_NOT_EMPTY", f"Namespace '{quote_key(key)}' is not empty")
+    _commit_namespace(ask, place, f"delete namespace '{quote_key(key)}'", Delete(key))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
@@ -109,26 +109,30 @@ def delete_namespace(ask: RouteRequest) -> None:
 def _resolve_revision(ask: RouteRequest, commit: str) -> ResolvedRevision:
     if commit and not is_hash(commit):
         raise InvalidRequest(_HASH_WRONG.format(commit))
-    return resolve(ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None))
+    return resolve_revision(
+        ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None)
+    )
 
 
-def _target_branch(ask: RouteRequest) -> ResolvedRevision:
+def _resolve_target_branch(ask: RouteRequest) -> ResolvedRevision:
     """The branch that is written to, as it is now."""
-    place = resolve(ask.catalogue, NessieRevision(name=ask.path["ref"]))
+    place = resolve_revision(ask.catalogue, NessieRevision(name=ask.path["ref"]))
     if place.reference is None or place.reference.kind is Kind.TAG:
         raise ReferenceNotFound(f"there is no branch '{ask.path['ref']}'", name=ask.path["ref"])
     return place
 
 
-def _content_at(ask: RouteRequest, resolved: ResolvedRevision, key: Key) -> AnyContent | None:
+def _read_content_at(ask: RouteRequest, resolved: ResolvedRevision, key: Key) -> AnyContent | None:
     entries = ask.catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=(key,)))
     return entries[0].content if entries else None
 
 
 def _require_namespace(ask: RouteRequest, resolved: ResolvedRevision, key: Key) -> Namespace:
-    held = _content_at(ask, resolved, key)
+    held = _read_content_at(ask, resolved, key)
     if not isinstance(held, Namespace):
-        raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
+        raise NessieRefusal(
+            "NAMESPACE_NOT_FOUND", f"Namespace '{quote_key(key)}' does not exist", missing=key
+        )
     return held
 
 
@@ -144,7 +148,7 @@ def _list_below(
         after = entries[-1].key
 
 
-def _commit(
+def _commit_namespace(
     ask: RouteRequest, resolved: ResolvedRevision, message: str, operation: Operation
 ) -> ResolvedRevision:
     """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
@@ -154,17 +158,17 @@ def _commit(
                 branch=resolved.name,
                 operations=(operation,),
                 base=resolved.commit,
-                said=commit_description(None, ask.headers, message),
+                said=make_commit_description(None, ask.headers, message),
                 idempotency_key=ask.headers.get("idempotency-key"),
             )
         )
     except CommitConflict as conflict:
-        error = json_decoder(json_types.NessieError).decode(error_answer(conflict, {}).body)
+        error = get_json_decoder(json_types.NessieError).decode(make_error_answer(conflict, {}).body)
         raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
     return ResolvedRevision(reference=resolved.reference, commit=commit.id)
 
 
 def _shape_namespace(key: Key, held: Namespace) -> json_types.NessieNamespace:
-    content = from_content(key, held)
+    content = make_nessie_content(key, held)
     assert isinstance(content, json_types.NessieNamespace)
     return content

@@ -23,18 +23,24 @@ from penstock.server.nessie import (
     v1_json_types,
 )
 from penstock.server.nessie.codec import require_body
-from penstock.server.nessie.pages import key_token, page, page_size
-from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
+from penstock.server.nessie.pages import encode_key_token, parse_page_size, take_page
+from penstock.server.nessie.pynessie import is_pynessie, keep_properties, make_content_view
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import HASH_RULE, is_name, is_spec
 from penstock.server.nessie.v1_answers import (
-    contents_view,
-    difference_view,
-    log_view,
-    merge_view,
-    reference_view,
+    make_v1_contents,
+    make_v1_difference,
+    make_v1_log,
+    make_v1_merge,
+    make_v1_reference,
 )
-from penstock.server.nessie.violations import bad_hash, bad_name, bad_spec, null, refuse
+from penstock.server.nessie.violations import (
+    find_bad_hash,
+    find_bad_name,
+    find_bad_spec,
+    find_null,
+    raise_violations,
+)
 from penstock.server.routes import RouteRequest
 
 UNPAGED_MAX: Final = 100_000
@@ -130,11 +136,11 @@ def list_references(ask: RouteRequest) -> v1_json_types.V1ReferencesResponse:
         wanted_query = references.ListQuery(
             fetch=query.fetch, filter=query.filter, max_records=query.max_records, page_token=token
         )
-        return references.list_references(_as_v2(ask, query=wanted_query))
+        return references.list_references(_make_v2_request(ask, query=wanted_query))
 
     items, token = _collect_page(ask, read, lambda answer: answer.references)
     return v1_json_types.V1ReferencesResponse(
-        has_more=token is not None, token=token, references=tuple(map(reference_view, items))
+        has_more=token is not None, token=token, references=tuple(map(make_v1_reference, items))
     )
 
 
@@ -143,36 +149,39 @@ def get_default_branch(ask: RouteRequest) -> v1_json_types.AnyReference:
 
 
 def get_reference(ask: RouteRequest) -> v1_json_types.AnyReference:
-    refuse(bad_name(ask.path["ref"], "getReferenceByName.params.refName"))
+    raise_violations(find_bad_name(ask.path["ref"], "getReferenceByName.params.refName"))
     return _fetch_reference(ask, ask.path["ref"], ask.query.fetch)
 
 
 def create_reference(ask: RouteRequest) -> v1_json_types.AnyReference:
     source = ask.query.source_ref_name or None
-    refuse(null(ask.body, "createReference.reference"), bad_name(source, "createReference.sourceRefName"))
+    raise_violations(
+        find_null(ask.body, "createReference.reference"),
+        find_bad_name(source, "createReference.sourceRefName"),
+    )
     reference: json_types.AnyReferenceInput = ask.body
     if isinstance(reference, json_types.DetachedInput):
         raise InvalidRequest("Illegal use of detached reference")
     kind = "BRANCH" if isinstance(reference, json_types.BranchInput) else "TAG"
-    translated = _as_v2(
+    translated = _make_v2_request(
         ask,
         query=references.CreateQuery(name=reference.name, type=kind),
         body=_parse_source(ask.query.source_ref_name, reference.hash),
     )
-    return reference_view(references.create_reference(translated).reference)
+    return make_v1_reference(references.create_reference(translated).reference)
 
 
 def assign_reference(ask: RouteRequest) -> None:
-    violation = null(ask.body, "assignReference.assignTo")
-    path = expected_path(
+    violation = find_null(ask.body, "assignReference.assignTo")
+    path = write_expected_path(
         ask.path["name"], ask.query.expected_hash, "assignReference", "referenceName", violation
     )
-    references.assign_reference(_as_v2(ask, path, query=_parse_type(ask), body=ask.body))
+    references.assign_reference(_make_v2_request(ask, path, query=_parse_type(ask), body=ask.body))
 
 
 def delete_reference(ask: RouteRequest) -> None:
-    path = expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
-    references.delete_reference(_as_v2(ask, path, query=_parse_type(ask)))
+    path = write_expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
+    references.delete_reference(_make_v2_request(ask, path, query=_parse_type(ask)))
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -180,10 +189,10 @@ def delete_reference(ask: RouteRequest) -> None:
 
 def list_entries(ask: RouteRequest) -> v1_json_types.V1EntriesResponse:
     query: V1EntriesQuery = ask.query
-    path = read_path(
+    path = write_read_path(
         ask.path["ref"], query.hash_on_ref, ("getEntries.refName", "getEntries.params.hashOnRef")
     )
-    translated = _as_v2(ask, path)
+    translated = _make_v2_request(ask, path)
 
     def read(token: str, size: int | None = query.max_records) -> json_types.EntriesResponse:
         wanted_query = read_handlers.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
@@ -191,8 +200,8 @@ def list_entries(ask: RouteRequest) -> v1_json_types.V1EntriesResponse:
 
     entries: Iterable[json_types.NessieEntry]
     if query.namespace_depth is not None and query.namespace_depth > 0:
-        size = UNPAGED_MAX if query.max_records is None else page_size(ask.limits, query.max_records)
-        entries, token = _at_depth(read, query.namespace_depth, size, query.page_token)
+        size = UNPAGED_MAX if query.max_records is None else parse_page_size(ask.limits, query.max_records)
+        entries, token = _list_entries_at_depth(read, query.namespace_depth, size, query.page_token)
     else:
         entries, token = _collect_page(ask, read, lambda answer: answer.entries)
     return v1_json_types.V1EntriesResponse(
@@ -204,11 +213,11 @@ def list_entries(ask: RouteRequest) -> v1_json_types.V1EntriesResponse:
 
 def get_log(ask: RouteRequest) -> v1_json_types.V1LogResponse:
     query: LogQuery = ask.query
-    path = read_path(
+    path = write_read_path(
         ask.path["ref"],
         query.end_hash,
         ("getCommitLog.ref", "getCommitLog.params.endHash"),
-        bad_hash(query.start_hash or None, "getCommitLog.params.startHash"),
+        find_bad_hash(query.start_hash or None, "getCommitLog.params.startHash"),
     )
     wanted_query = read_handlers.HistoryQuery(
         fetch=query.fetch,
@@ -217,24 +226,26 @@ def get_log(ask: RouteRequest) -> v1_json_types.V1LogResponse:
         max_records=query.max_records,
         page_token=query.page_token,
     )
-    return log_view(read_handlers.get_history(_as_v2(ask, path, query=wanted_query)), ask.headers)
+    return make_v1_log(
+        read_handlers.get_history(_make_v2_request(ask, path, query=wanted_query)), ask.headers
+    )
 
 
 def get_content(ask: RouteRequest) -> json_types.AnyContent:
-    path = _content_path(ask, "getContent")
+    path = _write_content_path(ask, "getContent")
     translated = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
-    return content_view(read_handlers.get_content(translated).content, ask.headers)
+    return make_content_view(read_handlers.get_content(translated).content, ask.headers)
 
 
 def get_contents(ask: RouteRequest) -> v1_json_types.V1GetMultipleContentsResponse:
-    path = _content_path(ask, "getMultipleContents", read_handlers.body_violation(ask.body))
-    answer = read_handlers.get_requested_contents(_as_v2(ask, path, body=ask.body))
-    return contents_view(answer, ask.headers)
+    path = _write_content_path(ask, "getMultipleContents", read_handlers.find_body_violation(ask.body))
+    answer = read_handlers.get_requested_contents(_make_v2_request(ask, path, body=ask.body))
+    return make_v1_contents(answer, ask.headers)
 
 
 def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
     query: V1PageQuery = ask.query
-    path = {side: _diff_path(ask.path[side]) for side in ("from", "to")}
+    path = {side: _write_diff_path(ask.path[side]) for side in ("from", "to")}
 
     def read(token: str) -> json_types.DiffResponse:
         wanted_query = read_handlers.RangeQuery(max_records=query.max_records, page_token=token)
@@ -244,7 +255,7 @@ def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
     return v1_json_types.V1DiffResponse(
         has_more=token is not None,
         token=token,
-        diffs=tuple(difference_view(difference, ask.headers) for difference in differences),
+        diffs=tuple(make_v1_difference(difference, ask.headers) for difference in differences),
     )
 
 
@@ -252,34 +263,36 @@ def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
 
 
 def commit(ask: RouteRequest) -> v1_json_types.AnyReference:
-    path = _expected_branch(ask, "commitMultipleOperations", commit_handlers.body_violation(ask.body))
+    path = _write_expected_branch(
+        ask, "commitMultipleOperations", commit_handlers.find_body_violation(ask.body)
+    )
     body: json_types.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)
-    return reference_view(commit_handlers.commit(_as_v2(ask, path, body=body)).target_branch)
+    return make_v1_reference(commit_handlers.commit(_make_v2_request(ask, path, body=body)).target_branch)
 
 
 def merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
     given: v1_json_types.V1MergeRequest | None = ask.body
     source = given.from_ref_name if given is not None else None
-    path = _expected_branch(
+    path = _write_expected_branch(
         ask,
         "mergeRefIntoBranch",
-        null(given, "mergeRefIntoBranch.merge"),
-        bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
+        find_null(given, "mergeRefIntoBranch.merge"),
+        find_bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
     )
     body: v1_json_types.V1MergeRequest = ask.body
     if body.keep_individual_commits:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    request = json_types.NessieMerge(**_merge_fields(body), from_hash=body.from_hash)
-    return merge_view(merge_handlers.merge(_as_v2(ask, path, body=request)))
+    request = json_types.NessieMerge(**_make_v2_merge_fields(body), from_hash=body.from_hash)
+    return make_v1_merge(merge_handlers.merge(_make_v2_request(ask, path, body=request)))
 
 
 def transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
-    path = _expected_branch(
-        ask, "transplantCommitsIntoBranch", *merge_handlers.transplant_violations(ask.body)
+    path = _write_expected_branch(
+        ask, "transplantCommitsIntoBranch", *merge_handlers.find_transplant_violations(ask.body)
     )
     body: v1_json_types.V1TransplantRequest = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
     if body.keep_individual_commits is False:
@@ -287,22 +300,24 @@ def transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
-    fields = _merge_fields(body) | {"message": ask.query.message}
+    fields = _make_v2_merge_fields(body) | {"message": ask.query.message}
     request = json_types.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
-    return merge_view(merge_handlers.transplant(_as_v2(ask, path, body=request)))
+    return make_v1_merge(merge_handlers.transplant(_make_v2_request(ask, path, body=request)))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _as_v2(ask: RouteRequest, path: str = "", *, query: Any = None, body: Any = None) -> RouteRequest:
+def _make_v2_request(
+    ask: RouteRequest, path: str = "", *, query: Any = None, body: Any = None
+) -> RouteRequest:
     """The same request, as version 2 has it."""
     return msgspec.structs.replace(ask, path={"ref": path, "branch": path}, query=query, body=body)
 
 
 def _fetch_reference(ask: RouteRequest, name: str, fetch: Fetch) -> v1_json_types.AnyReference:
-    translated = _as_v2(ask, name, query=references.GetQuery(fetch=fetch))
-    return reference_view(references.get_reference(translated).reference)
+    translated = _make_v2_request(ask, name, query=references.GetQuery(fetch=fetch))
+    return make_v1_reference(references.get_reference(translated).reference)
 
 
 def _parse_type(ask: RouteRequest) -> references.TypeQuery:
@@ -316,17 +331,19 @@ def _parse_source(name: str, commit: str | None) -> json_types.AnyReferenceInput
     return json_types.BranchInput(name=name, hash=commit) if name else json_types.DetachedInput(hash=commit)
 
 
-def _content_path(ask: RouteRequest, operation: str, *violations: str | None) -> str:
+def _write_content_path(ask: RouteRequest, operation: str, *violations: str | None) -> str:
     query: V1ContentQuery = ask.query
     parameters = f"{operation}.ref", f"{operation}.hashOnRef"
-    return read_path(query.ref, query.hash_on_ref, parameters, *violations)
+    return write_read_path(query.ref, query.hash_on_ref, parameters, *violations)
 
 
-def _expected_branch(ask: RouteRequest, operation: str, *violations: str | None) -> str:
-    return expected_path(ask.path["branch"], ask.query.expected_hash, operation, "branchName", *violations)
+def _write_expected_branch(ask: RouteRequest, operation: str, *violations: str | None) -> str:
+    return write_expected_path(
+        ask.path["branch"], ask.query.expected_hash, operation, "branchName", *violations
+    )
 
 
-def _diff_path(text: str) -> str:
+def _write_diff_path(text: str) -> str:
     """A side of ``from*hash...to*hash``, as version 2 has it in paths."""
     name, _, spec = text.partition("*")
     if name and not is_name(name):
@@ -336,7 +353,7 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _merge_fields(body: json_types.NessieMergeFields) -> dict[str, Any]:
+def _make_v2_merge_fields(body: json_types.NessieMergeFields) -> dict[str, Any]:
     return {field: getattr(body, field) for field in json_types.NessieMergeFields.__struct_fields__}
 
 
@@ -360,7 +377,7 @@ def _collect_page(
     return page_items, answer.token
 
 
-def _at_depth(
+def _list_entries_at_depth(
     read: Callable[[str, None], json_types.EntriesResponse], depth: int, size: int, token: str
 ) -> tuple[list[json_types.NessieEntry], str | None]:
     """A page of entries at a depth, and the token of the next one."""
@@ -371,8 +388,8 @@ def _at_depth(
             yield from answer.entries
             start = answer.token
 
-    page_entries, following = page(
-        _truncate_keys(entries(token), depth), size, lambda item: key_token(item[0])
+    page_entries, following = take_page(
+        _truncate_keys(entries(token), depth), size, lambda item: encode_key_token(item[0])
     )
     return [entry for _, entry in page_entries], following
 
@@ -392,7 +409,7 @@ def _truncate_keys(
         yield Key(*elements), namespace if is_deeper else entry
 
 
-def expected_path(
+def write_expected_path(
     name: str, expected_hash: str | None, operation: str, parameter: str, *violations: str | None
 ) -> str:
     """A reference that is to be written and its expected hash, as version 2 has them in paths.
@@ -400,20 +417,20 @@ def expected_path(
     ``violations`` are those of the request's body, which are told first.
     """
     given = f"{operation}.expectedHash"
-    refuse(
+    raise_violations(
         *violations,
-        bad_name(name, f"{operation}.{parameter}"),
-        null(expected_hash, given),
-        bad_hash(expected_hash, given),
+        find_bad_name(name, f"{operation}.{parameter}"),
+        find_null(expected_hash, given),
+        find_bad_hash(expected_hash, given),
     )
     return f"{name}@{expected_hash}"
 
 
-def read_path(name: str | None, spec: str, parameters: tuple[str, str], *violations: str | None) -> str:
+def write_read_path(name: str | None, spec: str, parameters: tuple[str, str], *violations: str | None) -> str:
     """A reference and a commit that are to be read, as version 2 has them in paths.
 
     Without a name the default branch is meant. ``parameters`` are what Nessie calls the two, ``violations``
     are those of the rest of the request, which are told first.
     """
-    refuse(*violations, bad_name(name, parameters[0]), bad_spec(spec, parameters[1]))
+    raise_violations(*violations, find_bad_name(name, parameters[0]), find_bad_spec(spec, parameters[1]))
     return f"{name or '-'}@{spec}" if spec else name or "-"

@@ -13,7 +13,7 @@ from penstock.server.nessie import (
     references,
 )
 from penstock.server.nessie.codec import CODEC
-from penstock.server.nessie.errors import error_answer
+from penstock.server.nessie.errors import make_error_answer
 from penstock.server.nessie.revisions import PATH_PATTERN
 from penstock.server.routes import Api, Route
 
@@ -31,7 +31,7 @@ V2: Final = Api(
         "from the name."
     ),
     codec=CODEC,
-    error=error_answer,
+    error=make_error_answer,
     error_schema=json_types.NessieError,
     strict_query=False,
     routes=(
@@ -108,7 +108,7 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{ref}/recent-changes",
-            handle=references.recent_changes,
+            handle=references.list_recent_changes,
             summary="Get the recent history of a branch or tag",
             query=references.RecentQuery,
             answer=json_types.ReferenceHistoryResponse,

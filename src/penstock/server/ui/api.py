@@ -20,8 +20,15 @@ from penstock.server.ui import (
     table_pages,
     work_pages,
 )
-from penstock.server.ui.links import PREFIX, address
-from penstock.server.ui.page_frame import PageView, asset, redirect, render, render_error, render_login
+from penstock.server.ui.links import PREFIX, make_address
+from penstock.server.ui.page_frame import (
+    PageView,
+    redirect_to,
+    render_error,
+    render_login,
+    render_page,
+    serve_asset,
+)
 from penstock.server.ui.page_request import PageRequest
 from penstock.server.ui.session import (
     TokenForm,
@@ -34,7 +41,7 @@ from penstock.server.ui.session import (
 )
 
 
-def ui_api(gate: AccessGate) -> Api:
+def make_ui_api(gate: AccessGate) -> Api:
     """The page as an API of the server. ``gate`` says whose token somebody signs in with."""
     return Api(
         name="ui",
@@ -44,10 +51,10 @@ def ui_api(gate: AccessGate) -> Api:
         routes=(
             *PAGES,
             *ACTIONS,
-            _public_route("GET", "/assets/{name}", lambda ask: asset(ask.path["name"])),
-            _public_route("GET", "/login", lambda _: redirect(address(""))),
-            _public_route("POST", "/login", lambda ask: sign_in(ask, gate), TokenForm),
-            _public_route("POST", "/logout", sign_out),
+            _make_public_route("GET", "/assets/{name}", lambda ask: serve_asset(ask.path["name"])),
+            _make_public_route("GET", "/login", lambda _: redirect_to(make_address(""))),
+            _make_public_route("POST", "/login", lambda ask: sign_in(ask, gate), TokenForm),
+            _make_public_route("POST", "/logout", sign_out),
         ),
         codec=forms,
         error=_render_error,
@@ -65,7 +72,7 @@ def _render_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswe
     return render_login(error.message if token else "", goes_on=came_by_link)
 
 
-def _page_route(
+def _make_page_route(
     path: str, show: Callable[[PageRequest], PageView], query: Any = None, *, works_on_rows: bool = False
 ) -> Route:
     """A page that shows something."""
@@ -77,7 +84,7 @@ def _page_route(
         ):
             raise Denied("pages of other sites cannot use this page")
         try:
-            return render(show(PageRequest(ask)), ask.who)
+            return render_page(show(PageRequest(ask)), ask.who)
         except NotFound as problem:
             add_suggestion(problem, ask.catalogue)
             if not (meant := _find_meant(path, ask.query, problem)):
@@ -107,10 +114,10 @@ def _find_meant(path: str, query: Any, problem: NotFound) -> str:
     if wrong not in fields.values():
         return ""
     chosen = {name: "false" if value is False else value for name, value in fields.items()}
-    return address(path.strip("/"), **{name: right if v == wrong else v for name, v in chosen.items()})
+    return make_address(path.strip("/"), **{name: right if v == wrong else v for name, v in chosen.items()})
 
 
-def _action_route(path: str, act: Callable[[PageRequest], HttpAnswer], form: Any) -> Route:
+def _make_action_route(path: str, act: Callable[[PageRequest], HttpAnswer], form: Any) -> Route:
     """What a button does."""
 
     return Route(
@@ -125,7 +132,7 @@ def _action_route(path: str, act: Callable[[PageRequest], HttpAnswer], form: Any
     )
 
 
-def _public_route(
+def _make_public_route(
     method: str, path: str, handle: Callable[[RouteRequest], HttpAnswer], form: Any = None
 ) -> Route:
     return Route(
@@ -142,35 +149,35 @@ def _public_route(
 
 
 PAGES: Final = (
-    _page_route("/", lake_pages.show_overview),
-    _page_route("/branches", lake_pages.show_branches, lake_pages.NamesQuery),
-    _page_route("/tags", lake_pages.show_tags, lake_pages.NamesQuery),
-    _page_route("/expectations", lake_pages.show_expectations, lake_pages.BranchPageQuery),
-    _page_route("/maintenance", lake_pages.show_maintenance),
-    _page_route("/log", history_pages.show_log, history_pages.LogPageQuery),
-    _page_route("/commit", history_pages.show_commit, history_pages.CommitQuery),
-    _page_route("/reference", history_pages.show_events, history_pages.EventQuery),
-    _page_route("/tables", table_pages.show_tables, table_pages.TablesPageQuery),
-    _page_route("/table", table_pages.show_one_table, table_pages.TableQuery, works_on_rows=True),
-    _page_route("/rows", table_pages.show_table_rows, table_pages.RowsQuery, works_on_rows=True),
-    _page_route("/sql", table_pages.show_sql, table_pages.SqlQuery, works_on_rows=True),
-    _page_route("/diff", diff_pages.show_diff, diff_pages.DiffQuery),
-    _page_route("/diff-rows", diff_pages.show_row_diff, diff_pages.TableDiffQuery, works_on_rows=True),
-    _page_route("/diff-files", diff_pages.show_file_diff, diff_pages.FileDiffQuery, works_on_rows=True),
-    _page_route("/merge", change_pages.show_merge, change_pages.MergePageQuery, works_on_rows=True),
-    _page_route("/revert", change_pages.show_revert, change_pages.RevertQuery),
-    _page_route("/restore", change_pages.show_restore, change_pages.RestoreQuery),
-    _page_route("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
-    _page_route("/transaction", work_pages.show_transaction, work_pages.IdQuery),
-    _page_route("/jobs", work_pages.show_write_jobs, work_pages.WorkQuery),
-    _page_route("/job", work_pages.show_job, work_pages.IdQuery),
+    _make_page_route("/", lake_pages.show_overview),
+    _make_page_route("/branches", lake_pages.show_branches, lake_pages.NamesQuery),
+    _make_page_route("/tags", lake_pages.show_tags, lake_pages.NamesQuery),
+    _make_page_route("/expectations", lake_pages.show_expectations, lake_pages.BranchPageQuery),
+    _make_page_route("/maintenance", lake_pages.show_maintenance),
+    _make_page_route("/log", history_pages.show_log, history_pages.LogPageQuery),
+    _make_page_route("/commit", history_pages.show_commit, history_pages.CommitQuery),
+    _make_page_route("/reference", history_pages.show_events, history_pages.EventQuery),
+    _make_page_route("/tables", table_pages.show_tables, table_pages.TablesPageQuery),
+    _make_page_route("/table", table_pages.show_one_table, table_pages.TableQuery, works_on_rows=True),
+    _make_page_route("/rows", table_pages.show_table_rows, table_pages.RowsQuery, works_on_rows=True),
+    _make_page_route("/sql", table_pages.show_sql, table_pages.SqlQuery, works_on_rows=True),
+    _make_page_route("/diff", diff_pages.show_diff, diff_pages.DiffQuery),
+    _make_page_route("/diff-rows", diff_pages.show_row_diff, diff_pages.TableDiffQuery, works_on_rows=True),
+    _make_page_route("/diff-files", diff_pages.show_file_diff, diff_pages.FileDiffQuery, works_on_rows=True),
+    _make_page_route("/merge", change_pages.show_merge, change_pages.MergePageQuery, works_on_rows=True),
+    _make_page_route("/revert", change_pages.show_revert, change_pages.RevertQuery),
+    _make_page_route("/restore", change_pages.show_restore, change_pages.RestoreQuery),
+    _make_page_route("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
+    _make_page_route("/transaction", work_pages.show_transaction, work_pages.IdQuery),
+    _make_page_route("/jobs", work_pages.show_write_jobs, work_pages.WorkQuery),
+    _make_page_route("/job", work_pages.show_job, work_pages.IdQuery),
 )
 """Every page. None of them changes anything."""
 
 ACTIONS: Final = (
-    _action_route("/merge", change_pages.merge_branch, change_pages.MergeForm),
-    _action_route("/revert", change_pages.revert_commit, change_pages.RevertForm),
-    _action_route("/restore", change_pages.restore_table, change_pages.RestoreForm),
-    _action_route("/abort-transaction", work_pages.abort_transaction, work_pages.AbortForm),
-    _action_route("/abort-job", work_pages.abort_job, work_pages.AbortForm),
+    _make_action_route("/merge", change_pages.merge_branch, change_pages.MergeForm),
+    _make_action_route("/revert", change_pages.revert_commit, change_pages.RevertForm),
+    _make_action_route("/restore", change_pages.restore_table, change_pages.RestoreForm),
+    _make_action_route("/abort-transaction", work_pages.abort_transaction, work_pages.AbortForm),
+    _make_action_route("/abort-job", work_pages.abort_job, work_pages.AbortForm),
 )

@@ -24,12 +24,20 @@ from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary, KeyMerge, MergedKey, MergeMode, MergeResult
 from penstock.model.references import Kind
 from penstock.server.routes import HttpAnswer
-from penstock.server.ui.elements import Child, Html, element, join
-from penstock.server.ui.links import PREFIX, address, link, link_commit, link_table, pin, shorten
-from penstock.server.ui.page_frame import PageView, redirect
+from penstock.server.ui.elements import Child, Html, join_html, make_element
+from penstock.server.ui.links import (
+    PREFIX,
+    link_commit,
+    link_table,
+    make_address,
+    make_link,
+    pin_revision,
+    shorten_revision,
+)
+from penstock.server.ui.page_frame import PageView, redirect_to
 from penstock.server.ui.page_parts import (
     count_things,
-    hide,
+    hide_column_name,
     show_field,
     show_form,
     show_hidden,
@@ -91,7 +99,10 @@ def show_merge(visit: PageRequest) -> PageView:
                             {"source": query.source, "into": into},
                             query,
                             key,
-                            (f"Take the table of {shorten(source.ref)}", f"Keep the table of {into}"),
+                            (
+                                f"Take the table of {shorten_revision(source.ref)}",
+                                f"Keep the table of {into}",
+                            ),
                         ),
                     ],
                 ),
@@ -106,12 +117,12 @@ def show_merge(visit: PageRequest) -> PageView:
                         "force": [*query.force],
                         "drop": [*query.drop],
                     },
-                    f"merge {shorten(source.ref)}",
-                    is_doubtful=bool(answers.violations),
+                    f"merge {shorten_revision(source.ref)}",
+                    is_doubtful=bool(answers.violated_names),
                 ),
             ]
-    body = join(
-        element("h1", "Merge"),
+    body = join_html(
+        make_element("h1", "Merge"),
         show_form(
             "merge",
             show_field("source", "What", query.source, list="names", required=True),
@@ -137,7 +148,7 @@ def _choose_modes(force: tuple[str, ...], drop: tuple[str, ...]) -> dict[str, Ke
 def _find_base(result: MergeResult, into: str) -> str | None:
     """The commit at which both sides parted, if there is one."""
     has_base = result.base is not None and result.base != EMPTY_COMMIT_ID
-    return pin(str(result.base), into) if has_base else None
+    return pin_revision(str(result.base), into) if has_base else None
 
 
 def _link_sides(result: MergeResult, query: MergePageQuery, into: str, key: Key) -> Html | None:
@@ -145,12 +156,14 @@ def _link_sides(result: MergeResult, query: MergePageQuery, into: str, key: Key)
     base = _find_base(result, into)
     if base is None:
         return None
-    sides = ((into, pin(result.head, into)), (query.source or "", query.source))
-    return element(
+    sides = ((into, pin_revision(result.head, into)), (query.source or "", query.source))
+    return make_element(
         "p",
         "Rows changed on ",
         [
-            link(address("diff-rows", key=key, base=base, to=to), shorten(name), class_="more")
+            make_link(
+                make_address("diff-rows", key=key, base=base, to=to), shorten_revision(name), class_="more"
+            )
             for name, to in sides
         ],
     )
@@ -165,9 +178,11 @@ def _link_choices(
 ) -> Html:
     """To the preview in which one side of a table is taken."""
     force, drop = [*query.force], [*query.drop]
-    take = address(page, **chosen, force=[*force, key], drop=drop)
-    keep = address(page, **chosen, force=force, drop=[*drop, key])
-    return element("p", link(take, names[0], class_="button"), " ", link(keep, names[1], class_="button"))
+    take = make_address(page, **chosen, force=[*force, key], drop=drop)
+    keep = make_address(page, **chosen, force=force, drop=[*drop, key])
+    return make_element(
+        "p", make_link(take, names[0], class_="button"), " ", make_link(keep, names[1], class_="button")
+    )
 
 
 class RevertQuery(msgspec.Struct, frozen=True):
@@ -213,15 +228,17 @@ def show_revert(visit: PageRequest) -> PageView:
                 f"Revert on {branch}",
                 result,
                 {"commit": commit, "on": branch, "force": [*query.force], "drop": [*query.drop]},
-                f"revert {shorten(commit)}",
+                f"revert {shorten_revision(commit)}",
             ),
         ]
-    body = join(
-        element("h1", "Revert ", link_commit(query.commit, branch)),
-        element("p", "A new commit on ", element("span", branch, class_="ref"), " undoes it.", class_="sub"),
+    body = join_html(
+        make_element("h1", "Revert ", link_commit(query.commit, branch)),
+        make_element(
+            "p", "A new commit on ", make_element("span", branch, class_="ref"), " undoes it.", class_="sub"
+        ),
         shown,
     )
-    return PageView(f"Revert {shorten(query.commit)}", body, "log", branch)
+    return PageView(f"Revert {shorten_revision(query.commit)}", body, "log", branch)
 
 
 def _find_commit(visit: PageRequest, revision: str) -> str:
@@ -256,17 +273,17 @@ def show_restore(visit: PageRequest) -> PageView:
                     f"Restore on {branch}",
                     result,
                     {"key": key, "branch": branch, "to": to},
-                    f"restore {key} to {shorten(query.to)}",
+                    f"restore {key} to {shorten_revision(query.to)}",
                 ),
             ]
-    body = join(
-        element("h1", "Restore ", link_table(key, branch)),
-        element(
+    body = join_html(
+        make_element("h1", "Restore ", link_table(key, branch)),
+        make_element(
             "p",
             "A new commit on ",
-            element("span", branch, class_="ref"),
+            make_element("span", branch, class_="ref"),
             " sets the table to what it was at an earlier revision. ",
-            link(address("log", ref=branch, table=key), "Its log"),
+            make_link(make_address("log", ref=branch, table=key), "Its log"),
             class_="sub",
         ),
         show_form(
@@ -303,29 +320,33 @@ def _show_result(
     changed = [key for key in result.keys if key.conflicts or key.action != "unchanged"]
     if conflicts:
         text = f"{count_things(conflicts, 'conflict')}: nothing would be changed."
-        state = element("p", text, class_="error", role="status")
+        state = make_element("p", text, class_="error", role="status")
     elif changed or _has_choice(result):
         text = f"No conflicts. {count_things(len(changed), 'table')} would change."
-        state = element("p", text, class_="good", role="status")
+        state = make_element("p", text, class_="good", role="status")
     else:
         text = f"Nothing to do: {branch} has all of it already."
-        state = element("p", text, class_="dim", role="status")
-    base = pin(result.head, branch)
+        state = make_element("p", text, class_="dim", role="status")
+    base = pin_revision(result.head, branch)
     rows = [
         _show_key(key, base, to, is_revert, since if key.mode is MergeMode.NORMAL else None)
         for key in changed[:KEYS_SHOWN]
     ]
     more = len(changed) - KEYS_SHOWN
     dropped = [key for key in result.keys if key.mode is MergeMode.DROP and key.action == "unchanged"]
-    return join(
+    return join_html(
         state,
-        element("p", f"As {branch} has it: ", ", ".join(str(key.key) for key in dropped), class_="dim")
+        make_element("p", f"As {branch} has it: ", ", ".join(str(key.key) for key in dropped), class_="dim")
         if dropped
         else None,
-        show_table((hide("Kind"), "Table", "Format", "Version", "Change", hide("Links")), rows, empty="")
+        show_table(
+            (hide_column_name("Kind"), "Table", "Format", "Version", "Change", hide_column_name("Links")),
+            rows,
+            empty="",
+        )
         if rows
         else None,
-        element("p", f"… and {more:,} more", class_="dim") if more > 0 else None,
+        make_element("p", f"… and {more:,} more", class_="dim") if more > 0 else None,
         [_show_conflicts(key, base, is_revert, settle) for key in changed[:KEYS_SHOWN] if key.conflicts],
     )
 
@@ -336,15 +357,15 @@ def _has_choice(result: MergeResult) -> bool:
 
 
 def _show_key(key: MergedKey, base: str, to: str, is_revert: bool, since: str | None) -> tuple[Child, ...]:
-    rows = address("diff-rows", key=key.key, base=since or base, to=to)
-    links = link(rows, "rows", class_="more") if not is_revert and _has_rows(key) else None
+    rows = make_address("diff-rows", key=key.key, base=since or base, to=to)
+    links = make_link(rows, "rows", class_="more") if not is_revert and _has_rows(key) else None
     if key.conflicts:
         return (
-            element("span", "!", class_="sign removed", title="conflict"),
+            make_element("span", "!", class_="sign removed", title="conflict"),
             link_table(key.key, base),
             show_type(key.before or key.after),
             "",
-            element("span", "conflict", class_="error"),
+            make_element("span", "conflict", class_="error"),
             links,
         )
     sign = {"created": "+", "dropped": "-"}.get(key.action, "~")
@@ -366,22 +387,22 @@ def _show_conflicts(
     key: MergedKey, base: str, is_revert: bool, settle: Callable[[Key], list[Html | None]] | None
 ) -> Html:
     """What is in the way of a table, and the ways out."""
-    return element(
+    return make_element(
         "section",
-        element("h2", "Conflict of ", link_table(key.key, base)),
+        make_element("h2", "Conflict of ", link_table(key.key, base)),
         [_show_conflict(conflict, is_revert, settle is not None) for conflict in key.conflicts],
         settle(key.key) if settle is not None else None,
     )
 
 
 def _show_conflict(conflict: Conflict, is_revert: bool, has_choices: bool) -> Html:
-    first, *more = conflict.in_revert() if is_revert else conflict.in_merge()
+    first, *more = conflict.describe_in_revert() if is_revert else conflict.describe_in_merge()
     if has_choices:  # what programs say by a mode, the page has buttons for
         more = [line for line in more if "mode 'force'" not in line and "mode 'drop' for it" not in line]
-    return element(
+    return make_element(
         "div",
-        element("p", first),
-        element("ul", [element("li", line) for line in more]) if more else None,
+        make_element("p", first),
+        make_element("ul", [make_element("li", line) for line in more]) if more else None,
         class_="problem",
     )
 
@@ -390,7 +411,7 @@ def _describe_mode(mode: MergeMode, is_revert: bool) -> Html | None:
     if mode is MergeMode.NORMAL:
         return None
     text = " as it was before the commit" if is_revert else " as the source has it"
-    return element("span", text, class_="dim")
+    return make_element("span", text, class_="dim")
 
 
 def _describe_change(change: ChangeSummary | None) -> str:
@@ -406,7 +427,7 @@ def _describe_change(change: ChangeSummary | None) -> str:
     return ", ".join(f"{count_things(count, thing)} {what}" for count, thing, what in counts if count)
 
 
-class _Answers(NamedTuple):
+class _ExpectationAnswers(NamedTuple):
     """What the target expects of the tables that would change, asked of the source as it is."""
 
     answers: tuple[tuple[Expectation, ShownExpectation], ...] = ()
@@ -415,21 +436,21 @@ class _Answers(NamedTuple):
     problem: PenstockError | None = None
 
     @property
-    def violations(self) -> list[str]:
+    def violated_names(self) -> list[str]:
         """The names of those that do not hold."""
         return [expectation.name for expectation, answer in self.answers if answer.rows.rows]
 
 
-def _ask_expectations(visit: PageRequest, into: str, source: str, result: MergeResult) -> _Answers:
+def _ask_expectations(visit: PageRequest, into: str, source: str, result: MergeResult) -> _ExpectationAnswers:
     try:
         expectations = visit.do(ListExpectations(branch=into))
     except PenstockError as problem:
-        return _Answers(problem=problem)
+        return _ExpectationAnswers(problem=problem)
     changed = {key.key for key in result.keys if key.action != "unchanged" or key.conflicts}
     concerned = [expectation for expectation in expectations if expectation.keys & changed]
     first = concerned[:EXPECTATIONS_ASKED]
     if not first:
-        return _Answers()
+        return _ExpectationAnswers()
     request = RowRequest(
         kind="expectations",
         who=visit.ask.who,
@@ -440,15 +461,15 @@ def _ask_expectations(visit: PageRequest, into: str, source: str, result: MergeR
     )
     answers, unasked = visit.try_rows(request, list[ShownExpectation])
     if answers is None:
-        return _Answers(problem=unasked)
-    return _Answers((*zip(first, answers, strict=True),), len(concerned) - len(first))
+        return _ExpectationAnswers(problem=unasked)
+    return _ExpectationAnswers((*zip(first, answers, strict=True),), len(concerned) - len(first))
 
 
-def _warn_of_expectations(into: str, source: str, answers: _Answers) -> Html | None:
+def _warn_of_expectations(into: str, source: str, answers: _ExpectationAnswers) -> Html | None:
     """What stands against a merge though there are no conflicts."""
-    if not (names := answers.violations):
+    if not (names := answers.violated_names):
         return None
-    listed, on = ", ".join(f"'{name}'" for name in names), shorten(source)
+    listed, on = ", ".join(f"'{name}'" for name in names), shorten_revision(source)
     text = (
         f"The expectation {listed} does not hold on {on}: {into} refuses the merge unless it holds on the "
         "result."
@@ -456,7 +477,7 @@ def _warn_of_expectations(into: str, source: str, answers: _Answers) -> Html | N
         else f"The expectations {listed} do not hold on {on}: {into} refuses the merge unless they hold on "
         "the result."
     )
-    return element(
+    return make_element(
         "p",
         text,
         class_="error",
@@ -464,23 +485,26 @@ def _warn_of_expectations(into: str, source: str, answers: _Answers) -> Html | N
     )
 
 
-def _show_expectations(into: str, source: str, answers: _Answers) -> Html | None:
+def _show_expectations(into: str, source: str, answers: _ExpectationAnswers) -> Html | None:
     """What the target expects, and what was found."""
-    heading = element("h2", f"Expectations of {into}")
+    heading = make_element("h2", f"Expectations of {into}")
     if answers.problem is not None:
-        return join(heading, show_problem(answers.problem))
+        return join_html(heading, show_problem(answers.problem))
     if not answers.answers:
         return None
     rows = [
-        (element("b", expectation.name), element("code", expectation.sql), _show_answer(answer))
+        (make_element("b", expectation.name), make_element("code", expectation.sql), _show_answer(answer))
         for expectation, answer in answers.answers
     ]
-    text = f"Evaluated on {shorten(source)}. They are evaluated again on the result before it is committed."
-    return join(
+    text = (
+        f"Evaluated on {shorten_revision(source)}. "
+        "They are evaluated again on the result before it is committed."
+    )
+    return join_html(
         heading,
-        element("p", text, class_="sub"),
+        make_element("p", text, class_="sub"),
         show_table(("Name", "Query", "Answer"), rows, empty=""),
-        element("p", f"… and {answers.others:,} more, which the merge evaluates", class_="dim")
+        make_element("p", f"… and {answers.others:,} more, which the merge evaluates", class_="dim")
         if answers.others
         else None,
     )
@@ -488,10 +512,10 @@ def _show_expectations(into: str, source: str, answers: _Answers) -> Html | None
 
 def _show_answer(answer: ShownExpectation) -> Html:
     if answer.problem:
-        return element("div", answer.problem, class_="problem")
+        return make_element("div", answer.problem, class_="problem")
     if not answer.rows.rows:
-        return element("span", "holds", class_="good")
-    return element("div", element("p", "finds rows:", class_="error"), show_rows(answer.rows))
+        return make_element("span", "holds", class_="good")
+    return make_element("div", make_element("p", "finds rows:", class_="error"), show_rows(answer.rows))
 
 
 def _show_button(
@@ -508,11 +532,11 @@ def _show_button(
     if result.conflicts or is_done:
         return None
     hidden = {**fields, "if_head": result.head, "idempotency_key": f"page-{uuid4().hex}"}
-    return element(
+    return make_element(
         "form",
         show_hidden(hidden),
         show_field("message", "Message", message, maxlength=MESSAGE_MAX_CHARS),
-        element("button", name, class_="danger" if is_doubtful else "primary"),
+        make_element("button", name, class_="danger" if is_doubtful else "primary"),
         method="post",
         action=f"{PREFIX}/{action}",
         class_="bar act",
@@ -559,7 +583,7 @@ class RestoreForm(ChangeForm, frozen=True, kw_only=True):
 def merge_branch(visit: PageRequest) -> HttpAnswer:
     form: MergeForm = visit.form
     keys = _choose_modes(form.force, form.drop)
-    return _change(
+    return _carry_out_change(
         visit, form.into, lambda said: Merge(source=form.source, into=form.into, keys=keys, **said)
     )
 
@@ -567,18 +591,20 @@ def merge_branch(visit: PageRequest) -> HttpAnswer:
 def revert_commit(visit: PageRequest) -> HttpAnswer:
     form: RevertForm = visit.form
     keys = _choose_modes(form.force, form.drop)
-    return _change(visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, keys=keys, **said))
+    return _carry_out_change(
+        visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, keys=keys, **said)
+    )
 
 
 def restore_table(visit: PageRequest) -> HttpAnswer:
     form: RestoreForm = visit.form
     keys = (Key.parse(form.key),)
-    return _change(
+    return _carry_out_change(
         visit, form.branch, lambda said: Restore(keys=keys, to=form.to, branch=form.branch, **said)
     )
 
 
-def _change(visit: PageRequest, branch: str, build: Callable[[dict[str, Any]], Any]) -> HttpAnswer:
+def _carry_out_change(visit: PageRequest, branch: str, build: Callable[[dict[str, Any]], Any]) -> HttpAnswer:
     """Carry out a change, and go on to the commit that it made."""
     form: ChangeForm = visit.form
     if len(form.message or "") > MESSAGE_MAX_CHARS:
@@ -593,5 +619,5 @@ def _change(visit: PageRequest, branch: str, build: Callable[[dict[str, Any]], A
     )
     result: MergeResult = visit.do(call)
     if result.commit is None:
-        return redirect(address("log", ref=branch))
-    return redirect(address("commit", ref=pin(result.commit, branch)))
+        return redirect_to(make_address("log", ref=branch))
+    return redirect_to(make_address("commit", ref=pin_revision(result.commit, branch)))

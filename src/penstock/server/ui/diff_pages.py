@@ -11,9 +11,9 @@ from penstock.errors import PenstockError
 from penstock.lake.answers import Comparison
 from penstock.lake.calls import Compare, Diff
 from penstock.model.keys import Key
-from penstock.server.ui.elements import Html, element, join
+from penstock.server.ui.elements import Html, join_html, make_element
 from penstock.server.ui.history_pages import show_changes
-from penstock.server.ui.links import address, link, link_commit, pin, shorten
+from penstock.server.ui.links import link_commit, make_address, make_link, pin_revision, shorten_revision
 from penstock.server.ui.page_frame import PageView
 from penstock.server.ui.page_parts import (
     count_things,
@@ -42,9 +42,9 @@ class ComparedRevisions(NamedTuple):
     """How far they are apart, if that was found soon."""
 
     @property
-    def distance(self) -> str:
+    def distance_text(self) -> str:
         """How far the second revision is from the first one, in words."""
-        first, to, relation = shorten(self.first.ref), shorten(self.to.ref), self.relation
+        first, to, relation = shorten_revision(self.first.ref), shorten_revision(self.to.ref), self.relation
         if relation is None:
             return f"{to} is many commits away from {first}"
         return f"{to} is {count_things(relation.ahead, 'commit')} ahead, {relation.behind:,} behind"
@@ -58,7 +58,7 @@ def find_sides(
     call = Compare(one=second.pinned_ref, other=first.pinned_ref)
     if since_fork:
         relation = visit.do(call)
-        fork = ResolvedRef(pin(relation.base, first.via), relation.base, first.via)
+        fork = ResolvedRef(pin_revision(relation.base, first.via), relation.base, first.via)
         return ComparedRevisions(fork, second, first, relation)
     try:
         return ComparedRevisions(first, second, first, visit.do_soon(call))
@@ -74,11 +74,11 @@ def _link_other_base(
         return None
     revisions = {"base": sides.first.ref, "to": sides.to.ref}
     if since_fork:
-        return link(address(page, **revisions, **query), "all differences")
+        return make_link(make_address(page, **revisions, **query), "all differences")
     if not sides.relation.ahead:
         return None
-    name = f"only what {shorten(sides.to.ref)} changed"
-    return link(address(page, **revisions, **query, since_fork=True), name)
+    name = f"only what {shorten_revision(sides.to.ref)} changed"
+    return make_link(make_address(page, **revisions, **query, since_fork=True), name)
 
 
 class DiffQuery(msgspec.Struct, frozen=True):
@@ -109,18 +109,20 @@ def show_diff(visit: PageRequest) -> PageView:
         )
     )
     shown = changes[:PAGE_SIZE]
-    first = address("diff", base=sides.first.ref, to=to.ref, since_fork=query.since_fork, prefix=query.prefix)
+    first = make_address(
+        "diff", base=sides.first.ref, to=to.ref, since_fork=query.since_fork, prefix=query.prefix
+    )
     following = None
     if len(changes) > PAGE_SIZE:
-        following = address(
+        following = make_address(
             "diff", base=base.pinned_ref, to=to.pinned_ref, prefix=query.prefix, after=shown[-1].key
         )
-    body = join(
+    body = join_html(
         _show_heading(sides, query),
         show_form(
             "diff",
-            show_field("base", "From", shorten(sides.first.ref), list="names"),
-            show_field("to", "To", shorten(to.ref), list="names"),
+            show_field("base", "From", shorten_revision(sides.first.ref), list="names"),
+            show_field("to", "To", shorten_revision(to.ref), list="names"),
             show_field("prefix", "Namespace or table", query.prefix, type="search", data_key="/"),
             button="Compare",
             hidden={"since_fork": "true" if query.since_fork else ""},
@@ -129,25 +131,28 @@ def show_diff(visit: PageRequest) -> PageView:
         show_changes(shown, base.pinned_ref, to.pinned_ref),
         show_pages(first if query.after else None, following),
     )
-    return PageView(f"{shorten(sides.first.ref)} → {shorten(to.ref)}", body, "diff")
+    return PageView(f"{shorten_revision(sides.first.ref)} → {shorten_revision(to.ref)}", body, "diff")
 
 
 def _show_heading(sides: ComparedRevisions, query: DiffQuery) -> Html:
     base, to, first = sides.base, sides.to, sides.first
-    names = element("span", shorten(first.ref), class_="ref"), element("span", shorten(to.ref), class_="ref")
+    names = (
+        make_element("span", shorten_revision(first.ref), class_="ref"),
+        make_element("span", shorten_revision(to.ref), class_="ref"),
+    )
     other = _link_other_base("diff", sides, since_fork=query.since_fork, prefix=query.prefix)
-    return join(
-        element("h1", names[1], " since it parted from ", names[0])
+    return join_html(
+        make_element("h1", names[1], " since it parted from ", names[0])
         if query.since_fork
-        else element("h1", names[0], " → ", names[1]),
-        element(
+        else make_element("h1", names[0], " → ", names[1]),
+        make_element(
             "p",
             link_commit(base.commit, base.via),
             " → ",
             link_commit(to.commit, to.via),
-            f" · {sides.distance}",
+            f" · {sides.distance_text}",
             [" · ", other] if other else None,
-            [" · ", link(address("merge", source=to.ref, into=first.ref), "merge…")]
+            [" · ", make_link(make_address("merge", source=to.ref, into=first.ref), "merge…")]
             if "@" not in first.ref and first.ref != to.ref
             else None,
             class_="sub",
@@ -186,12 +191,12 @@ def show_row_diff(visit: PageRequest) -> PageView:
         limit=query.limit,
     )
     diff, problem = visit.try_rows(request, ShownDiff)
-    body = join(
+    body = join_html(
         _show_table_heading(key, sides, "diff-rows", query),
         show_form(
             "diff-rows",
-            show_field("base", "From", shorten(sides.first.ref), list="names"),
-            show_field("to", "To", shorten(to.ref), list="names"),
+            show_field("base", "From", shorten_revision(sides.first.ref), list="names"),
+            show_field("to", "To", shorten_revision(to.ref), list="names"),
             show_field("on", "Match rows by", query.on, list="columns", placeholder="all columns"),
             button="Compare",
             hidden={"key": key, "since_fork": "true" if query.since_fork else ""},
@@ -206,14 +211,14 @@ def show_row_diff(visit: PageRequest) -> PageView:
 
 
 def _show_differing_rows(diff: ShownDiff, query: TableDiffQuery, base: ResolvedRef, to: ResolvedRef) -> Html:
-    changed = [" · ", element("span", f"{diff.changed:,} changed", class_="sign changed")]
+    changed = [" · ", make_element("span", f"{diff.changed:,} changed", class_="sign changed")]
     pages = {"key": query.key, "base": base.pinned_ref, "to": to.pinned_ref, "on": query.on}
-    return join(
-        element(
+    return join_html(
+        make_element(
             "p",
-            element("span", f"{diff.added:,} added", class_="sign added"),
+            make_element("span", f"{diff.added:,} added", class_="sign added"),
             " · ",
-            element("span", f"{diff.removed:,} removed", class_="sign removed"),
+            make_element("span", f"{diff.removed:,} removed", class_="sign removed"),
             changed if query.on else None,
         ),
         _show_other_columns("Removed columns: ", diff.removed_columns),
@@ -227,7 +232,7 @@ def _show_other_columns(text: str, columns: tuple[str, ...]) -> Html | None:
     """Columns of one side, which are not compared."""
     if not columns:
         return None
-    return element("p", text, [[element("code", name), " "] for name in columns], class_="dim")
+    return make_element("p", text, [[make_element("code", name), " "] for name in columns], class_="dim")
 
 
 class FileDiffQuery(msgspec.Struct, frozen=True):
@@ -258,17 +263,17 @@ def show_file_diff(visit: PageRequest) -> PageView:
         ShownFiles,
     )
     page = {"key": key, "base": base.pinned_ref, "to": to.pinned_ref}
-    body = join(
+    body = join_html(
         _show_table_heading(key, sides, "diff-files", query),
-        element(
+        make_element(
             "p",
             f"{count_things(files.total, 'file')} changed, {show_size(files.total_bytes)} together.",
             class_="dim",
         ),
         show_files(files, has_changes=True),
         show_pages(
-            address("diff-files", **page) if query.offset else None,
-            address("diff-files", **page, offset=query.offset + FILES_MAX)
+            make_address("diff-files", **page) if query.offset else None,
+            make_address("diff-files", **page, offset=query.offset + FILES_MAX)
             if query.offset + FILES_MAX < files.total
             else None,
         ),
@@ -281,10 +286,10 @@ def _show_table_heading(
 ) -> Html:
     base, to = sides.base, sides.to
     tabs = [
-        element(
+        make_element(
             "a",
             name,
-            href=address(other, key=key, base=base.ref, to=to.ref),
+            href=make_address(other, key=key, base=base.ref, to=to.ref),
             class_="tab",
             aria_current="page" if other == page else None,
         )
@@ -292,9 +297,9 @@ def _show_table_heading(
     ]
     on = query.on if isinstance(query, TableDiffQuery) else None
     other = _link_other_base(page, sides, since_fork=query.since_fork, key=key, on=on)
-    return join(
-        element("h1", link(address("table", key=key, ref=to.ref), str(key))),
-        element(
+    return join_html(
+        make_element("h1", make_link(make_address("table", key=key, ref=to.ref), str(key))),
+        make_element(
             "p",
             "between ",
             show_place(base),
@@ -303,10 +308,10 @@ def _show_table_heading(
             [" · ", other] if other else None,
             class_="sub",
         ),
-        element(
+        make_element(
             "nav",
             tabs,
-            link(address("diff", base=base.ref, to=to.ref), "all tables", class_="tab"),
+            make_link(make_address("diff", base=base.ref, to=to.ref), "all tables", class_="tab"),
             class_="tabs",
             aria_label="Views of the difference",
         ),

@@ -22,21 +22,21 @@ Child: TypeAlias = Union[str, int, "Iterable[Child]", None]
 Attribute: TypeAlias = str | int | bool | None
 
 
-def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
+def make_element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
     """An element. An attribute that is ``None`` or ``False`` is left out; ``class_`` is ``class``, and ``_``
     in other names is ``-``."""
     head = "".join(_render_attribute(key, value) for key, value in attributes.items())
     if name in VOID:
         return Html(f"<{name}{head}>")
-    return Html(f"<{name}{head}>{join(*children)}</{name}>")
+    return Html(f"<{name}{head}>{join_html(*children)}</{name}>")
 
 
-def join(*children: Child) -> Html:
+def join_html(*children: Child) -> Html:
     """Several pieces, one after the other."""
-    return Html("".join(map(_render, children)))
+    return Html("".join(map(_render_child, children)))
 
 
-def _render(child: Child) -> str:
+def _render_child(child: Child) -> str:
     if child is None:
         return ""
     if isinstance(child, Html):
@@ -45,7 +45,7 @@ def _render(child: Child) -> str:
         return escape_text(child)
     if isinstance(child, int):
         return str(child)
-    return "".join(map(_render, child))
+    return "".join(map(_render_child, child))
 
 
 def _render_attribute(name: str, value: Attribute) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
-from penstock.server.route_matcher import parameters
+from penstock.server.route_matcher import list_parameters
 
 MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 FIELDS_MAX: Final = 1_000
@@ -24,7 +24,7 @@ def decode(data: bytes, kind: Any) -> Any:
         )
     except ValueError:
         raise InvalidRequest("the form is not encoded as a browser encodes it") from None
-    several = parameters(kind)
+    several = list_parameters(kind)
     values: dict[str, Any] = {}
     for name, value in pairs:
         if several.get(name):
@@ -38,7 +38,7 @@ def convert(values: Mapping[str, Any], kind: Any) -> Any:
     """A struct from the text of each field. A field that is empty is one that was not filled in."""
     filled = {name: value for name, value in values.items() if value != ""}
     try:
-        return decoders.convert(filled, kind, strict=False)
+        return decoders.convert_value(filled, kind, strict=False)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"the request cannot be read: {problem}") from None
 

@@ -16,14 +16,21 @@ from penstock.lake.suggestion import add_suggestion
 from penstock.model.clock import now_us
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
-from penstock.model.names import moment
-from penstock.server.ui.elements import Html, element, join
+from penstock.model.names import parse_moment
+from penstock.server.ui.elements import Html, join_html, make_element
 from penstock.server.ui.graph import draw_graph
-from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
+from penstock.server.ui.links import (
+    link_commit,
+    link_table,
+    make_address,
+    make_link,
+    pin_revision,
+    shorten_revision,
+)
 from penstock.server.ui.page_frame import PageView
 from penstock.server.ui.page_parts import (
     count_things,
-    hide,
+    hide_column_name,
     show_facts,
     show_field,
     show_form,
@@ -68,11 +75,11 @@ class LogPageQuery(msgspec.Struct, frozen=True):
         """Whether only some commits of the history are wanted."""
         return any((self.table, self.author, self.text, self.since, self.until))
 
-    def address(self, ref: str | None, after: str | None = None) -> str:
+    def make_address(self, ref: str | None, after: str | None = None) -> str:
         """The page with the same choice."""
         merged = None if self.merged else "false"
         chosen = {name: getattr(self, name) for name in ("table", "author", "text", "since", "until")}
-        return address("log", ref=ref, **chosen, merged=merged, after=after)
+        return make_address("log", ref=ref, **chosen, merged=merged, after=after)
 
 
 def show_log(visit: PageRequest) -> PageView:
@@ -83,7 +90,7 @@ def show_log(visit: PageRequest) -> PageView:
         listed = _show_page(visit, query, place, _find_commits(visit, query, place))
     except TimedOut as problem:
         listed = show_problem(problem)
-    body = join(
+    body = join_html(
         _show_heading(visit, place, "Log of "),
         show_form(
             "log",
@@ -98,7 +105,7 @@ def show_log(visit: PageRequest) -> PageView:
         show_names(visit.list_names()),
         listed,
     )
-    return PageView(f"Log of {shorten(place.ref)}", body, "log", place.ref)
+    return PageView(f"Log of {shorten_revision(place.ref)}", body, "log", place.ref)
 
 
 def _find_commits(visit: PageRequest, query: LogPageQuery, place: ResolvedRef) -> LogSearch:
@@ -112,8 +119,8 @@ def _find_commits(visit: PageRequest, query: LogPageQuery, place: ResolvedRef) -
         table=Key.parse(query.table) if query.table else None,
         author=query.author,
         text=query.text,
-        since=moment(query.since, now) if query.since else None,
-        until=moment(query.until, now) if query.until else None,
+        since=parse_moment(query.since, now) if query.since else None,
+        until=parse_moment(query.until, now) if query.until else None,
         after=query.after,
         all_parents=query.merged and not query.is_search,
         limit=COMMITS_SHOWN,
@@ -131,13 +138,13 @@ def _show_page(visit: PageRequest, query: LogPageQuery, place: ResolvedRef, sear
         is_connected=not query.is_search,
     )
     is_cut = search.reached is not None and len(shown) < COMMITS_SHOWN
-    following = query.address(place.pinned_ref, search.reached) if search.reached is not None else None
-    return join(
+    following = query.make_address(place.pinned_ref, search.reached) if search.reached is not None else None
+    return join_html(
         _show_commits(visit, place, shown, graph) if shown else None,
         None if shown or is_cut else _show_nothing(visit, query, place),
         show_searched(search, place) if is_cut else None,
         show_pages(
-            query.address(query.ref) if query.after else None,
+            query.make_address(query.ref) if query.after else None,
             following,
             next_text="Look further »" if is_cut else "Next page »",
         ),
@@ -146,7 +153,7 @@ def _show_page(visit: PageRequest, query: LogPageQuery, place: ResolvedRef, sear
 
 def show_searched(search: LogSearch, place: ResolvedRef) -> Html:
     """How far a search came that did not come to the end."""
-    return element(
+    return make_element(
         "p",
         f"{count_things(len(search.commits), 'commit')} found in the {search.searched:,} that were ",
         "searched, back to ",
@@ -159,20 +166,20 @@ def show_searched(search: LogSearch, place: ResolvedRef) -> Html:
 
 
 def _show_heading(visit: PageRequest, place: ResolvedRef, title: str) -> Html:
-    return join(
-        element("h1", title, element("span", shorten(place.ref), class_="ref")),
-        element(
+    return join_html(
+        make_element("h1", title, make_element("span", shorten_revision(place.ref), class_="ref")),
+        make_element(
             "p",
             "at ",
             link_commit(place.commit, place.via),
             " ",
             show_references(visit.names.get(place.commit, ())),
             " · ",
-            link(address("tables", ref=place.ref), "tables"),
+            make_link(make_address("tables", ref=place.ref), "tables"),
             " · ",
-            link(address("diff", base=visit.about.default_branch, to=place.ref), "diff"),
+            make_link(make_address("diff", base=visit.about.default_branch, to=place.ref), "diff"),
             " · ",
-            link(address("reference", name=place.via), "its history") if place.via else None,
+            make_link(make_address("reference", name=place.via), "its history") if place.via else None,
             class_="sub",
         ),
     )
@@ -180,53 +187,64 @@ def _show_heading(visit: PageRequest, place: ResolvedRef, title: str) -> Html:
 
 def _show_nothing(visit: PageRequest, query: LogPageQuery, place: ResolvedRef) -> Html:
     """That no commits were found, and which table was probably meant if that is why."""
-    nothing = element("p", "No commits match.", class_="dim empty")
+    nothing = make_element("p", "No commits match.", class_="dim empty")
     if not query.table or place.is_empty:
         return nothing
     key = Key.parse(query.table)
     if visit.do(GetContents(at=place.pinned_ref, key=(key,))):
         return nothing
-    problem = KeyNotFound(f"There is no '{key}' at '{shorten(place.ref)}'.", key=str(key), ref=place.ref)
+    problem = KeyNotFound(
+        f"There is no '{key}' at '{shorten_revision(place.ref)}'.", key=str(key), ref=place.ref
+    )
     add_suggestion(problem, visit.ask.catalogue)
     meant = problem.details.get("did_you_mean")
-    log_of_meant = link(address("log", ref=query.ref, table=meant), "Show that", class_="button")
-    return join(nothing, show_problem(problem), element("p", log_of_meant) if meant else None)
+    log_of_meant = make_link(make_address("log", ref=query.ref, table=meant), "Show that", class_="button")
+    return join_html(nothing, show_problem(problem), make_element("p", log_of_meant) if meant else None)
 
 
 def _show_commits(
     visit: PageRequest, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]
 ) -> Html:
     lines = [
-        element(
+        make_element(
             "tr",
-            element("td", picture, class_="graph"),
-            element(
+            make_element("td", picture, class_="graph"),
+            make_element(
                 "td",
-                element(
+                make_element(
                     "div",
-                    link(
-                        address("commit", ref=pin(commit.id, place.via)), show_title(commit), class_="title"
+                    make_link(
+                        make_address("commit", ref=pin_revision(commit.id, place.via)),
+                        show_title(commit),
+                        class_="title",
                     ),
                     " ",
                     show_references(visit.names.get(commit.id, ())),
                 ),
-                element("div", _show_keys(visit, place, commit), class_="keys"),
+                make_element("div", _show_keys(visit, place, commit), class_="keys"),
             ),
-            element("td", commit.author, class_="author"),
-            element("td", show_time(commit.time), class_="when"),
-            element("td", link_commit(commit.id, place.via), class_="when short-id"),
+            make_element("td", commit.author, class_="author"),
+            make_element("td", show_time(commit.time), class_="when"),
+            make_element("td", link_commit(commit.id, place.via), class_="when short-id"),
         )
         for commit, picture in zip(commits, graph, strict=True)
     ]
     header = [
-        element(
-            "th", element("span", name, class_="hidden" if name in ("Graph", "Id") else None), scope="col"
+        make_element(
+            "th",
+            make_element("span", name, class_="hidden" if name in ("Graph", "Id") else None),
+            scope="col",
         )
         for name in ("Graph", "Commit", "Author", "Time", "Id")
     ]
-    return element(
+    return make_element(
         "div",
-        element("table", element("thead", element("tr", header)), element("tbody", lines), class_="log"),
+        make_element(
+            "table",
+            make_element("thead", make_element("tr", header)),
+            make_element("tbody", lines),
+            class_="log",
+        ),
         class_="scroll",
     )
 
@@ -242,9 +260,9 @@ def _show_keys(visit: PageRequest, place: ResolvedRef, commit: Commit) -> list[H
     if changes is None:
         return []
     tables = [change for change in changes if change.type != "NAMESPACE"] or changes
-    ref = pin(commit.id, place.via)
+    ref = pin_revision(commit.id, place.via)
     keys = [
-        element(
+        make_element(
             "span",
             show_sign(change.sign),
             link_table(change.key, ref) if change.after is not None else str(change.key),
@@ -253,7 +271,7 @@ def _show_keys(visit: PageRequest, place: ResolvedRef, commit: Commit) -> list[H
         )
         for change in tables[:KEYS_SHOWN]
     ]
-    return [*keys, element("span", "…", class_="dim")] if len(changes) > KEYS_SHOWN else keys
+    return [*keys, make_element("span", "…", class_="dim")] if len(changes) > KEYS_SHOWN else keys
 
 
 def find_changes(
@@ -282,15 +300,15 @@ def show_commit(visit: PageRequest) -> PageView:
     commit = visit.do(GetCommit(revision=place.commit, via=place.via))
     after = Key.parse(query.after) if query.after else None
     changes = find_changes(visit, place, commit.id, after, PAGE_SIZE + 1)
-    parent = pin(commit.parents[0], place.via) if commit.parents else ""
+    parent = pin_revision(commit.parents[0], place.via) if commit.parents else ""
     title = show_title(commit)
     rest = commit.message.partition("\n")[2].strip()
-    body = join(
-        element("h1", title),
-        element("pre", rest, class_="message") if rest else None,
+    body = join_html(
+        make_element("h1", title),
+        make_element("pre", rest, class_="message") if rest else None,
         show_facts(
             [
-                ("commit", element("code", commit.id)),
+                ("commit", make_element("code", commit.id)),
                 ("at", show_references(visit.names.get(commit.id, ()))),
                 ("author", ", ".join(commit.authors) or commit.author),
                 ("committer", commit.committer if commit.authors[:1] != (commit.committer,) else ""),
@@ -301,17 +319,21 @@ def show_commit(visit: PageRequest) -> PageView:
                 *((name, ", ".join(values)) for name, values in commit.properties.items()),
             ]
         ),
-        element(
+        make_element(
             "p",
-            link(address("tables", ref=place.pinned_ref), "Tables at this commit", class_="button"),
-            link(address("log", ref=place.pinned_ref), "Log from here", class_="button"),
-            link(address("diff", base=parent, to=place.pinned_ref), "Diff with its parent", class_="button")
+            make_link(make_address("tables", ref=place.pinned_ref), "Tables at this commit", class_="button"),
+            make_link(make_address("log", ref=place.pinned_ref), "Log from here", class_="button"),
+            make_link(
+                make_address("diff", base=parent, to=place.pinned_ref),
+                "Diff with its parent",
+                class_="button",
+            )
             if parent
             else None,
             _link_revert(visit, place, commit),
             class_="actions",
         ),
-        element("h2", "Changes"),
+        make_element("h2", "Changes"),
         _show_changes(place, changes, parent),
     )
     return PageView(title, body, "log", place.pinned_ref)
@@ -320,24 +342,26 @@ def show_commit(visit: PageRequest) -> PageView:
 def _link_revert(visit: PageRequest, place: ResolvedRef, commit: Commit) -> Html | None:
     """To the preview of undoing a commit."""
     branch = place.via or visit.about.default_branch
-    return link(address("revert", commit=commit.id, on=branch), f"Revert on {branch}…", class_="button")
+    return make_link(
+        make_address("revert", commit=commit.id, on=branch), f"Revert on {branch}…", class_="button"
+    )
 
 
 def _show_changes(place: ResolvedRef, changes: Sequence[Difference] | None, parent: str) -> Html:
     if changes is None:
         text = "Its changes are no longer known: its parent is older than the history horizon."
-        return element("p", text, class_="dim empty")
+        return make_element("p", text, class_="dim empty")
     shown = changes[:PAGE_SIZE]
     following = None
     if len(changes) > PAGE_SIZE:
-        following = address("commit", ref=place.pinned_ref, after=shown[-1].key)
-    return join(show_changes(shown, parent, place.pinned_ref), show_pages(None, following))
+        following = make_address("commit", ref=place.pinned_ref, after=shown[-1].key)
+    return join_html(show_changes(shown, parent, place.pinned_ref), show_pages(None, following))
 
 
 def show_changes(changes: Sequence[Difference], base: str, to: str) -> Html:
     """Keys that differ between two revisions, with links to what differs in each table."""
     return show_table(
-        (hide("Kind"), "Table", "Format", "Version", hide("Links")),
+        (hide_column_name("Kind"), "Table", "Format", "Version", hide_column_name("Links")),
         [
             (
                 show_sign(change.sign),
@@ -357,8 +381,8 @@ def _link_differences(change: Difference, base: str, to: str) -> list[Html] | No
     if find_plugin(content) is None or not base:
         return None
     return [
-        link(address("diff-rows", key=change.key, base=base, to=to), "rows", class_="more"),
-        link(address("diff-files", key=change.key, base=base, to=to), "files", class_="more"),
+        make_link(make_address("diff-rows", key=change.key, base=base, to=to), "rows", class_="more"),
+        make_link(make_address("diff-files", key=change.key, base=base, to=to), "files", class_="more"),
     ]
 
 
@@ -386,12 +410,12 @@ def show_events(visit: PageRequest) -> PageView:
         )
         for line in shown
     ]
-    following = address("reference", name=query.name, before=shown[-1].position)
-    body = join(
-        element("h1", "History of ", element("span", query.name, class_="ref")),
+    following = make_address("reference", name=query.name, before=shown[-1].position)
+    body = join_html(
+        make_element("h1", "History of ", make_element("span", query.name, class_="ref")),
         show_table(("Time", "Event", "Who", "Before", "After", "Requests"), rows, empty="Nothing."),
         show_pages(
-            address("reference", name=query.name) if query.before is not None else None,
+            make_address("reference", name=query.name) if query.before is not None else None,
             following if len(lines) > PAGE_SIZE else None,
         ),
     )

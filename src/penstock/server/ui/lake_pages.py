@@ -23,13 +23,20 @@ from penstock.lake.transactions.calls import ListTransactions
 from penstock.model.content import Namespace
 from penstock.model.expectations import has_expectations
 from penstock.model.references import Kind, Reference
-from penstock.server.ui.elements import Child, Html, element, join
+from penstock.server.ui.elements import Child, Html, join_html, make_element
 from penstock.server.ui.history_pages import show_title
-from penstock.server.ui.links import address, link, link_commit, link_reference, link_table, pin
+from penstock.server.ui.links import (
+    link_commit,
+    link_reference,
+    link_table,
+    make_address,
+    make_link,
+    pin_revision,
+)
 from penstock.server.ui.page_frame import PageView
 from penstock.server.ui.page_parts import (
     count_things,
-    hide,
+    hide_column_name,
     show_count,
     show_facts,
     show_field,
@@ -55,35 +62,35 @@ def show_overview(visit: PageRequest) -> PageView:
     about = visit.about
     branches = visit.do(ListReferences(kind=Kind.BRANCH, limit=BRANCHES_SHOWN + 1))
     tags = visit.do(ListReferences(kind=Kind.TAG, limit=BRANCHES_SHOWN + 1))
-    body = join(
-        element("h1", "Lake"),
+    body = join_html(
+        make_element("h1", "Lake"),
         show_facts(
             [
-                ("address", element("code", about.url) if about.url else None),
-                ("id", element("code", about.id)),
+                ("address", make_element("code", about.url) if about.url else None),
+                ("id", make_element("code", about.id)),
                 ("created", show_time(about.created)),
                 ("default branch", link_reference(about.default_branch)),
-                ("warehouse", element("code", about.warehouse) if about.warehouse else None),
+                ("warehouse", make_element("code", about.warehouse) if about.warehouse else None),
                 ("fork of", about.forked_from),
                 ("moving to", about.moving_to),
             ]
         ),
-        element(
+        make_element(
             "div",
-            element(
+            make_element(
                 "section",
-                element("h2", "Latest commits on ", link_reference(about.default_branch)),
+                make_element("h2", "Latest commits on ", link_reference(about.default_branch)),
                 _show_latest(visit),
             ),
-            element(
+            make_element(
                 "section",
-                element("h2", "Tables"),
+                make_element("h2", "Tables"),
                 _show_tables(visit),
-                element("h2", "Branches"),
+                make_element("h2", "Branches"),
                 _show_names(branches, "branches"),
-                element("h2", "Tags"),
+                make_element("h2", "Tags"),
                 _show_names(tags, "tags"),
-                element("h2", "In flight"),
+                make_element("h2", "In flight"),
                 _show_open(visit),
             ),
             class_="columns",
@@ -102,16 +109,20 @@ def _show_latest(visit: PageRequest) -> Html:
     rows = [
         (
             link_commit(commit.id, branch),
-            link(address("commit", ref=pin(commit.id, branch)), show_title(commit), class_="title"),
+            make_link(
+                make_address("commit", ref=pin_revision(commit.id, branch)),
+                show_title(commit),
+                class_="title",
+            ),
             commit.author,
             show_time(commit.time),
         )
         for commit in commits
     ]
-    return join(
+    return join_html(
         plot_days(figures.commits),
         show_table(("Id", "Message", "Author", "Time"), rows, empty="There are no commits yet."),
-        element("p", link(address("log", ref=branch), "The whole log")),
+        make_element("p", make_link(make_address("log", ref=branch), "The whole log")),
     )
 
 
@@ -124,27 +135,34 @@ def _show_tables(visit: PageRequest) -> Html:
         return show_problem(problem)
     tables = [entry for entry in entries if not isinstance(entry.content, Namespace)]
     if not entries:
-        return element("p", "None.", class_="dim empty")
+        return make_element("p", "None.", class_="dim empty")
     items = [
-        element(
-            "li", link_table(entry.key, branch), " ", element("span", show_type(entry.content), class_="dim")
+        make_element(
+            "li",
+            link_table(entry.key, branch),
+            " ",
+            make_element("span", show_type(entry.content), class_="dim"),
         )
         for entry in tables[:TABLES_SHOWN]
     ]
     has_more = len(tables) > TABLES_SHOWN or len(entries) == PAGE_SIZE
-    more = element("li", link(address("tables", ref=branch), "All tables")) if has_more else None
-    return element("ul", items, more, class_="plain")
+    more = (
+        make_element("li", make_link(make_address("tables", ref=branch), "All tables")) if has_more else None
+    )
+    return make_element("ul", items, more, class_="plain")
 
 
 def _show_names(references: tuple[Reference, ...], page: str) -> Html:
     if not references:
-        return element("p", "None.", class_="dim empty")
+        return make_element("p", "None.", class_="dim empty")
     items = [
-        element("li", link_reference(reference.name), " ", link_commit(reference.id, reference.name))
+        make_element("li", link_reference(reference.name), " ", link_commit(reference.id, reference.name))
         for reference in references[:BRANCHES_SHOWN]
     ]
-    more = element("li", link(address(page), "All")) if len(references) > BRANCHES_SHOWN else None
-    return element("ul", items, more, class_="plain")
+    more = (
+        make_element("li", make_link(make_address(page), "All")) if len(references) > BRANCHES_SHOWN else None
+    )
+    return make_element("ul", items, more, class_="plain")
 
 
 def _show_open(visit: PageRequest) -> Html:
@@ -159,8 +177,8 @@ def _show_open(visit: PageRequest) -> Html:
         except PenstockError:
             continue
         shown = f"{PAGE_SIZE} or more {name}s" if count == PAGE_SIZE else count_things(count, name)
-        counts.append(element("li", link(address(page), shown)))
-    return element("ul", counts, class_="plain")
+        counts.append(make_element("li", make_link(make_address(page), shown)))
+    return make_element("ul", counts, class_="plain")
 
 
 class NamesQuery(msgspec.Struct, frozen=True):
@@ -190,7 +208,7 @@ def _list_references(visit: PageRequest, kind: Kind, page: str, title: str) -> P
             link_reference(reference.name),
             link_commit(reference.id, reference.name),
             _count_ahead_and_behind(visit, reference),
-            link(address("expectations", branch=reference.name), "expectations", class_="badge")
+            make_link(make_address("expectations", branch=reference.name), "expectations", class_="badge")
             if has_expectations(reference)
             else None,
             show_time_us(reference.created_us),
@@ -199,10 +217,10 @@ def _list_references(visit: PageRequest, kind: Kind, page: str, title: str) -> P
         for reference in shown
     ]
     following = (
-        address(page, prefix=query.prefix, after=shown[-1].name) if len(references) > PAGE_SIZE else None
+        make_address(page, prefix=query.prefix, after=shown[-1].name) if len(references) > PAGE_SIZE else None
     )
-    body = join(
-        element("h1", title),
+    body = join_html(
+        make_element("h1", title),
         show_form(
             page,
             show_field("prefix", "Name begins with", query.prefix, type="search", data_key="/"),
@@ -213,14 +231,14 @@ def _list_references(visit: PageRequest, kind: Kind, page: str, title: str) -> P
                 "Name",
                 "Commit",
                 f"Compared with {visit.about.default_branch}",
-                hide("Expectations"),
+                hide_column_name("Expectations"),
                 "Created",
-                hide("Links"),
+                hide_column_name("Links"),
             ),
             rows,
             empty="None.",
         ),
-        show_pages(address(page, prefix=query.prefix) if query.after else None, following),
+        show_pages(make_address(page, prefix=query.prefix) if query.after else None, following),
     )
     return PageView(title, body, page)
 
@@ -239,13 +257,15 @@ def _count_ahead_and_behind(visit: PageRequest, reference: Reference) -> str:
 
 def _link_work(visit: PageRequest, reference: Reference) -> list[Html]:
     default = visit.about.default_branch
-    links = [link(address("tables", ref=reference.name), "tables", class_="more")]
+    links = [make_link(make_address("tables", ref=reference.name), "tables", class_="more")]
     if reference.name != default:
         is_branch = reference.kind is Kind.BRANCH
-        diff = address("diff", base=default, to=reference.name, since_fork=is_branch)
-        links.append(link(diff, "diff", class_="more"))
+        diff = make_address("diff", base=default, to=reference.name, since_fork=is_branch)
+        links.append(make_link(diff, "diff", class_="more"))
     if reference.name != default and reference.kind is Kind.BRANCH:
-        links.append(link(address("merge", source=reference.name, into=default), "merge…", class_="more"))
+        links.append(
+            make_link(make_address("merge", source=reference.name, into=default), "merge…", class_="more")
+        )
     return links
 
 
@@ -262,17 +282,17 @@ def show_expectations(visit: PageRequest) -> PageView:
     expectations = visit.do(ListExpectations(branch=branch))
     rows = [
         (
-            element("b", expectation.name),
-            element("code", expectation.sql),
+            make_element("b", expectation.name),
+            make_element("code", expectation.sql),
             [[link_table(key, branch), " "] for key in sorted(expectation.keys)],
             expectation.who,
             show_time_us(expectation.added_us),
         )
         for expectation in expectations
     ]
-    body = join(
-        element("h1", "Expectations of ", element("span", branch, class_="ref")),
-        element(
+    body = join_html(
+        make_element("h1", "Expectations of ", make_element("span", branch, class_="ref")),
+        make_element(
             "p", "Queries that must return no rows. A commit that violates one is refused.", class_="sub"
         ),
         show_form("expectations", show_field("branch", "Branch", branch, list="names"), button="Show"),
@@ -292,21 +312,21 @@ def show_maintenance(visit: PageRequest) -> PageView:
         for rule in about.history_rules
         if rule.ended_us is None
     ]
-    body = join(
-        element("h1", "Maintenance"),
-        element("h2", "Retention"),
+    body = join_html(
+        make_element("h1", "Maintenance"),
+        make_element("h2", "Retention"),
         show_facts(
             [
                 ("unreachable objects are kept", f"{about.grace_s / 3600:g} hours"),
                 ("unreferenced data files are kept", f"{about.data_grace_days:g} days"),
-                ("roots", [element("div", element("code", root)) for root in about.roots]),
+                ("roots", [make_element("div", make_element("code", root)) for root in about.roots]),
             ]
         ),
         show_table(("References", "Commits", "Age"), rules, empty="All history is kept."),
-        element("h2", "Publishing"),
+        make_element("h2", "Publishing"),
         _show_publishing(visit),
         _show_requests(visit),
-        element("h2", "Tokens"),
+        make_element("h2", "Tokens"),
         _show_tokens(visit),
     )
     return PageView("Maintenance", body, "maintenance")
@@ -350,7 +370,7 @@ def _show_requests(visit: PageRequest) -> Html | None:
         return None
     rows = [
         (
-            element("span", requests.branch, class_="ref")
+            make_element("span", requests.branch, class_="ref")
             if "*" in requests.branch
             else link_reference(requests.branch),
             show_count(requests.total),
@@ -360,9 +380,9 @@ def _show_requests(visit: PageRequest) -> Html | None:
         )
         for requests in counts[:PAGE_SIZE]
     ]
-    return join(
-        element("h2", "Conflicts"),
-        element("p", "Commits, merges and similar requests since the server was started.", class_="sub"),
+    return join_html(
+        make_element("h2", "Conflicts"),
+        make_element("p", "Commits, merges and similar requests since the server was started.", class_="sub"),
         show_table(
             ("Branch", "Requests", "Conflicts", "Share", "Other errors"),
             rows,

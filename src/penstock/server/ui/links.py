@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
-from penstock.server.ui.elements import Child, Html, element
+from penstock.server.ui.elements import Child, Html, make_element
 
 PREFIX: Final = "/ui"
 ID_CHARS: Final = 8
 
 
-def address(page: str, **query: object) -> str:
+def make_address(page: str, **query: object) -> str:
     """The address of a page. What is ``None`` or empty is left out, and a list is there value by value."""
     pairs = [
         (name, "true" if value is True else str(value))
@@ -24,16 +24,16 @@ def address(page: str, **query: object) -> str:
     return f"{PREFIX}/{page}" + (f"?{urlencode(pairs)}" if pairs else "")
 
 
-def link(target: str, *children: Child, class_: str | None = None, title: str | None = None) -> Html:
-    return element("a", *children, href=target, class_=class_, title=title)
+def make_link(target: str, *children: Child, class_: str | None = None, title: str | None = None) -> Html:
+    return make_element("a", *children, href=target, class_=class_, title=title)
 
 
-def pin(commit: str, via: str | None) -> str:
+def pin_revision(commit: str, via: str | None) -> str:
     """A commit as a revision: with the reference that leads to it, so that who may read that finds it."""
     return f"{via}@{commit}" if via else commit
 
 
-def shorten(ref: str) -> str:
+def shorten_revision(ref: str) -> str:
     """A revision for people: ids of commits are cut."""
     name, at, rest = ref.rpartition("@")
     head = rest[:64]
@@ -45,13 +45,13 @@ def shorten(ref: str) -> str:
 def link_commit(commit: str, via: str | None) -> Html:
     """A link to a commit by its short id."""
     if commit == EMPTY_COMMIT_ID:
-        return element("span", "empty", class_="dim")
-    return link(address("commit", ref=pin(commit, via)), commit[:ID_CHARS], class_="id")
+        return make_element("span", "empty", class_="dim")
+    return make_link(make_address("commit", ref=pin_revision(commit, via)), commit[:ID_CHARS], class_="id")
 
 
 def link_table(key: Key, ref: str) -> Html:
-    return link(address("table", key=key, ref=ref), str(key))
+    return make_link(make_address("table", key=key, ref=ref), str(key))
 
 
 def link_reference(name: str) -> Html:
-    return link(address("log", ref=name), name, class_="ref")
+    return make_link(make_address("log", ref=name), name, class_="ref")

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from penstock.errors import PenstockError, RouteNotFound
 from penstock.server.routes import HttpAnswer
-from penstock.server.ui.elements import Child, Html, element, join
-from penstock.server.ui.links import PREFIX, address, link
+from penstock.server.ui.elements import Child, Html, join_html, make_element
+from penstock.server.ui.links import PREFIX, make_address, make_link
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
@@ -61,39 +61,39 @@ class PageView(NamedTuple):
 
 
 @cache
-def asset(name: str) -> HttpAnswer:
+def serve_asset(name: str) -> HttpAnswer:
     """A file that pages need. Its address has a hash of its bytes, so that browsers may keep it."""
     if name not in ASSETS:
         raise RouteNotFound(
             f"the web page has no file '{name}'; it may be of another version of the server: reload the page"
         )
     return HttpAnswer(
-        body=_read(name),
+        body=_read_asset(name),
         content_type=f"{ASSETS[name]}; charset=utf-8",
         headers=(*HEADERS[:-1], ("cache-control", "public, max-age=31536000, immutable")),
     )
 
 
 @cache
-def _read(name: str) -> bytes:
+def _read_asset(name: str) -> bytes:
     return files("penstock.server.ui").joinpath("assets", name).read_bytes()
 
 
 @cache
-def _asset_address(name: str) -> str:
-    return f"{PREFIX}/assets/{name}?v={hashlib.sha256(_read(name)).hexdigest()[:12]}"
+def _make_asset_address(name: str) -> str:
+    return f"{PREFIX}/assets/{name}?v={hashlib.sha256(_read_asset(name)).hexdigest()[:12]}"
 
 
-def render(view: PageView, who: str = "", *, has_navigation: bool = True) -> HttpAnswer:
+def render_page(view: PageView, who: str = "", *, has_navigation: bool = True) -> HttpAnswer:
     """A whole page. ``who`` is the name of the token that it is shown to."""
-    body = element(
+    body = make_element(
         "body",
-        link("#main", "Skip to the content", class_="skip"),
+        make_link("#main", "Skip to the content", class_="skip"),
         _render_header(view, who) if has_navigation else None,
-        element("main", view.body, id="main", tabindex=-1),
-        element("footer", f"Penstock {_VERSION} · ", link("/docs", "API"), " · times are in UTC"),
+        make_element("main", view.body, id="main", tabindex=-1),
+        make_element("footer", f"Penstock {_VERSION} · ", make_link("/docs", "API"), " · times are in UTC"),
     )
-    page = element("html", _render_head(view.title), body, lang="en")
+    page = make_element("html", _render_head(view.title), body, lang="en")
     return HttpAnswer(
         status=view.status,
         body=b"<!doctype html>" + page.encode(),
@@ -103,37 +103,37 @@ def render(view: PageView, who: str = "", *, has_navigation: bool = True) -> Htt
 
 
 def _render_head(title: str, *more: Child) -> Html:
-    return element(
+    return make_element(
         "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title} · Penstock"),
-        element("link", rel="icon", href=_asset_address("icon.svg")),
-        element("link", rel="stylesheet", href=_asset_address("ui.css")),
-        element("script", src=_asset_address("ui.js"), defer=True),
+        make_element("meta", charset="utf-8"),
+        make_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        make_element("meta", name="color-scheme", content="light dark"),
+        make_element("title", f"{title} · Penstock"),
+        make_element("link", rel="icon", href=_make_asset_address("icon.svg")),
+        make_element("link", rel="stylesheet", href=_make_asset_address("ui.css")),
+        make_element("script", src=_make_asset_address("ui.js"), defer=True),
         *more,
     )
 
 
 def _render_header(view: PageView, who: str) -> Html:
     items = [
-        element(
+        make_element(
             "li",
-            element(
+            make_element(
                 "a",
                 name,
-                href=address(page, ref=view.ref if keeps_ref else None),
+                href=make_address(page, ref=view.ref if keeps_ref else None),
                 aria_current="page" if page == view.section else None,
             ),
         )
         for page, name, keeps_ref in SECTIONS
     ]
     session = (
-        element(
+        make_element(
             "form",
-            element("span", who, class_="who"),
-            element("button", "Sign out", class_="quiet"),
+            make_element("span", who, class_="who"),
+            make_element("button", "Sign out", class_="quiet"),
             method="post",
             action=f"{PREFIX}/logout",
             class_="session",
@@ -141,10 +141,10 @@ def _render_header(view: PageView, who: str) -> Html:
         if who
         else None
     )
-    return element(
+    return make_element(
         "header",
-        link(address(""), "Penstock", class_="brand"),
-        element("nav", element("ul", items), aria_label="Pages"),
+        make_link(make_address(""), "Penstock", class_="brand"),
+        make_element("nav", make_element("ul", items), aria_label="Pages"),
         session,
     )
 
@@ -155,21 +155,21 @@ def render_error(error: PenstockError, came_from: str = "", meant: str = "") -> 
     ``meant`` is the page that was probably meant.
     """
     first, *rest = error.message.split("\n")
-    body = join(
-        element("h1", HTTPStatus(error.http_status).phrase),
-        element("p", first, class_="error", role="alert"),
-        element("pre", "\n".join(line.strip() for line in rest)) if rest else None,
-        element("p", link(meant, "Show that", class_="button")) if meant else None,
-        element("p", element("code", error.code), class_="dim"),
-        element("p", link(came_from, "Back to the page before"))
-        if came_from not in ("", address(""))
+    body = join_html(
+        make_element("h1", HTTPStatus(error.http_status).phrase),
+        make_element("p", first, class_="error", role="alert"),
+        make_element("pre", "\n".join(line.strip() for line in rest)) if rest else None,
+        make_element("p", make_link(meant, "Show that", class_="button")) if meant else None,
+        make_element("p", make_element("code", error.code), class_="dim"),
+        make_element("p", make_link(came_from, "Back to the page before"))
+        if came_from not in ("", make_address(""))
         else None,
-        element("p", link(address(""), "To the overview")),
+        make_element("p", make_link(make_address(""), "To the overview")),
     )
-    return render(PageView("Error", body, status=error.http_status))
+    return render_page(PageView("Error", body, status=error.http_status))
 
 
-def redirect(target: str, *headers: tuple[str, str]) -> HttpAnswer:
+def redirect_to(target: str, *headers: tuple[str, str]) -> HttpAnswer:
     """The answer to a form: the browser goes on to a page."""
     return HttpAnswer(
         status=303, headers=(*HEADERS, ("location", target), *headers), content_type="text/plain"
@@ -182,10 +182,10 @@ def render_login(problem: str = "", *, page: str = "", goes_on: bool = False) ->
     A browser that followed a link on another site sends no session. Such a one ``goes_on``: it asks again by
     itself, now from this page, and has it.
     """
-    form = element(
+    form = make_element(
         "form",
-        element("label", "Token", for_="token"),
-        element(
+        make_element("label", "Token", for_="token"),
+        make_element(
             "input",
             id="token",
             name="token",
@@ -195,30 +195,30 @@ def render_login(problem: str = "", *, page: str = "", goes_on: bool = False) ->
             autofocus=True,
             placeholder="penstock_…",
         ),
-        element("input", type="hidden", name="page", value=page) if page else None,
-        element("button", "Sign in", class_="primary"),
+        make_element("input", type="hidden", name="page", value=page) if page else None,
+        make_element("button", "Sign in", class_="primary"),
         method="post",
         action=f"{PREFIX}/login",
         class_="stack",
     )
-    body = element(
+    body = make_element(
         "section",
-        element("h1", "Sign in to Penstock"),
-        element("p", problem, class_="error", role="alert") if problem else None,
+        make_element("h1", "Sign in to Penstock"),
+        make_element("p", problem, class_="error", role="alert") if problem else None,
         form,
-        element(
+        make_element(
             "p",
             "The page shows what the token may read. ",
-            element("code", "penstock token create"),
+            make_element("code", "penstock token create"),
             " makes one.",
             class_="dim",
         ),
         class_="login",
     )
-    answer = render(PageView("Sign in", body, status=401), has_navigation=False)
+    answer = render_page(PageView("Sign in", body, status=401), has_navigation=False)
     if not goes_on:
         return answer
-    again = element("meta", http_equiv="refresh", content="0")
+    again = make_element("meta", http_equiv="refresh", content="0")
     return HttpAnswer(
         status=answer.status,
         body=answer.body.replace(b"</head>", again.encode() + b"</head>", 1),

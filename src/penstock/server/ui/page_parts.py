@@ -7,11 +7,11 @@ from datetime import datetime
 
 from penstock.errors import Damaged, PenstockError
 from penstock.lake.plugins import find_format, find_plugin
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.content import AnyContent
 from penstock.model.references import Kind
-from penstock.server.ui.elements import Child, Html, element
-from penstock.server.ui.links import address, link, link_reference
+from penstock.server.ui.elements import Child, Html, make_element
+from penstock.server.ui.links import link_reference, make_address, make_link
 from penstock.server.ui.row_requests import ShownRows
 
 LINE_MAX_CHARS = 48
@@ -25,44 +25,46 @@ def show_table(
     """A table without the columns that have nothing in any row; a sentence where there is nothing."""
     cells = [list(row) for row in rows]
     if not cells:
-        return element("p", empty, class_="dim empty")
+        return make_element("p", empty, class_="dim empty")
     filled = [n for n in range(len(header)) if any(row[n] not in (None, "", [], ()) for row in cells)]
-    lines = [element("tr", [element("td", row[n]) for n in filled]) for row in cells]
-    return element(
+    lines = [make_element("tr", [make_element("td", row[n]) for n in filled]) for row in cells]
+    return make_element(
         "div",
-        element(
+        make_element(
             "table",
-            element("thead", element("tr", [element("th", header[n], scope="col") for n in filled])),
-            element("tbody", lines),
+            make_element(
+                "thead", make_element("tr", [make_element("th", header[n], scope="col") for n in filled])
+            ),
+            make_element("tbody", lines),
         ),
         class_=f"scroll {class_}".strip(),
     )
 
 
-def hide(name: str) -> Html:
+def hide_column_name(name: str) -> Html:
     """The name of a column that needs none for who sees it."""
-    return element("span", name, class_="hidden")
+    return make_element("span", name, class_="hidden")
 
 
 def show_facts(facts: Iterable[tuple[str, Child]]) -> Html:
     """Names and what each is; those without a value are left out."""
     pairs = [
-        (element("dt", name), element("dd", value))
+        (make_element("dt", name), make_element("dd", value))
         for name, value in facts
         if value not in (None, "", [], ())
     ]
-    return element("dl", pairs, class_="facts")
+    return make_element("dl", pairs, class_="facts")
 
 
 def show_time(moment: datetime | None) -> Html | None:
     """A time in UTC. The page's script tells how long ago that is."""
     if moment is None:
         return None
-    return element("time", f"{moment:%Y-%m-%d %H:%M:%S}", datetime=moment.isoformat())
+    return make_element("time", f"{moment:%Y-%m-%d %H:%M:%S}", datetime=moment.isoformat())
 
 
 def show_time_us(time_us: int) -> Html | None:
-    return show_time(utc(time_us)) if time_us else None
+    return show_time(to_utc_datetime(time_us)) if time_us else None
 
 
 def show_size(count_bytes: float | None) -> str:
@@ -88,17 +90,17 @@ def count_things(count: int, thing: str) -> str:
 def show_problem(problem: PenstockError) -> Html:
     """What stands against a part of a page, in its place."""
     first, *rest = problem.message.split("\n")
-    return element(
+    return make_element(
         "div",
-        element("p", first),
-        [element("p", line.strip(), class_="dim") for line in rest],
+        make_element("p", first),
+        [make_element("p", line.strip(), class_="dim") for line in rest],
         class_="problem",
         role="alert",
     )
 
 
 def show_sign(sign: str) -> Html:
-    return element("span", sign, class_=f"sign {SIGNS.get(sign, 'same')}", title=SIGNS.get(sign, ""))
+    return make_element("span", sign, class_=f"sign {SIGNS.get(sign, 'same')}", title=SIGNS.get(sign, ""))
 
 
 def show_type(content: AnyContent | None) -> str:
@@ -133,7 +135,7 @@ def show_version_change(before: AnyContent | None, after: AnyContent | None) -> 
 def show_references(names: Iterable[tuple[Kind, str]]) -> list[Html]:
     """The branches and tags at a commit."""
     return [
-        element("span", link_reference(name), class_=f"badge {kind.value}", title=kind.value)
+        make_element("span", link_reference(name), class_=f"badge {kind.value}", title=kind.value)
         for kind, name in names
     ]
 
@@ -141,37 +143,37 @@ def show_references(names: Iterable[tuple[Kind, str]]) -> list[Html]:
 def show_pages(first: str | None, following: str | None, next_text: str = "Next page »") -> Html | None:
     """Links to the first page of a list and to the next one."""
     links = [
-        link(first, "« First page", class_="button") if first else None,
-        link(following, next_text, class_="button next") if following else None,
+        make_link(first, "« First page", class_="button") if first else None,
+        make_link(following, next_text, class_="button next") if following else None,
     ]
-    return element("nav", links, class_="pages", aria_label="Pages of the list") if any(links) else None
+    return make_element("nav", links, class_="pages", aria_label="Pages of the list") if any(links) else None
 
 
 def show_field(name: str, label: str, value: object = "", **attributes: str | bool | int | None) -> Html:
     """A field of a form, with its label."""
-    return element(
+    return make_element(
         "label",
-        element("span", label),
-        element("input", name=name, value="" if value is None else str(value), **attributes),
+        make_element("span", label),
+        make_element("input", name=name, value="" if value is None else str(value), **attributes),
     )
 
 
 def show_form(page: str, *fields: Child, button: str, hidden: dict[str, object] | None = None) -> Html:
     """A form that leads to a page; it changes nothing."""
-    return element(
+    return make_element(
         "form",
         show_hidden(hidden or {}),
         fields,
-        element("button", button),
+        make_element("button", button),
         method="get",
-        action=address(page),
+        action=make_address(page),
         class_="bar",
     )
 
 
 def show_hidden(values: dict[str, object]) -> list[Html]:
     return [
-        element("input", type="hidden", name=name, value=str(value))
+        make_element("input", type="hidden", name=name, value=str(value))
         for name, several in values.items()
         for value in (several if isinstance(several, list) else [several])
         if value not in (None, "")
@@ -180,39 +182,43 @@ def show_hidden(values: dict[str, object]) -> list[Html]:
 
 def show_names(names: Sequence[str], list_id: str = "names") -> Html:
     """The names that a field with this list offers."""
-    return element("datalist", [element("option", value=name) for name in names], id=list_id)
+    return make_element("datalist", [make_element("option", value=name) for name in names], id=list_id)
 
 
 def show_rows(shown: ShownRows, *, empty: str = "No rows.", marks_changes: bool = False) -> Html:
     """Rows as a table; ``marks_changes`` says that the first column tells what became of each row."""
     if not shown.columns:
-        return element("p", "The table has no columns yet.", class_="dim empty")
+        return make_element("p", "The table has no columns yet.", class_="dim empty")
     header = [
-        element(
+        make_element(
             "th",
-            hide("Change")
+            hide_column_name("Change")
             if marks_changes and n == 0
-            else [element("span", column.name), element("small", column.type)],
+            else [make_element("span", column.name), make_element("small", column.type)],
             scope="col",
             class_="number" if column.is_number else None,
         )
         for n, column in enumerate(shown.columns)
     ]
     lines = [
-        element("tr", _show_cells(shown, row, marks_changes), class_=_change_class(row, marks_changes))
+        make_element("tr", _show_cells(shown, row, marks_changes), class_=_change_class(row, marks_changes))
         for row in shown.rows
     ]
     cut = shown.columns_total - len(shown.columns) + (1 if marks_changes else 0)
-    return element(
+    return make_element(
         "div",
-        element(
+        make_element(
             "div",
-            element("table", element("thead", element("tr", header)), element("tbody", lines)),
+            make_element(
+                "table", make_element("thead", make_element("tr", header)), make_element("tbody", lines)
+            ),
             class_="scroll rows",
             tabindex=0,
         ),
-        element("p", empty, class_="dim empty") if not lines else None,
-        element("p", f"{count_things(cut, 'more column')} not shown.", class_="dim") if cut > 0 else None,
+        make_element("p", empty, class_="dim empty") if not lines else None,
+        make_element("p", f"{count_things(cut, 'more column')} not shown.", class_="dim")
+        if cut > 0
+        else None,
     )
 
 
@@ -233,14 +239,14 @@ def _show_cells(shown: ShownRows, row: Sequence[str | None], marks_changes: bool
     for n, (column, value) in enumerate(zip(shown.columns, row, strict=True)):
         if marks_changes and n == 0:
             sign, what = CHANGES.get(value or "", ("", ""))
-            cells.append(element("th", sign, element("span", what, class_="what"), scope="row"))
+            cells.append(make_element("th", sign, make_element("span", what, class_="what"), scope="row"))
         elif value is None:
-            cells.append(element("td", "null", class_="null"))
+            cells.append(make_element("td", "null", class_="null"))
         else:
             is_long = len(value) > LINE_MAX_CHARS
             has_lines = is_long and "string" in column.type and "<" not in column.type
             class_ = "number" if column.is_number else "long" if has_lines else None
             cells.append(
-                element("td", value, class_=class_, title=value if is_long and not has_lines else None)
+                make_element("td", value, class_=class_, title=value if is_long and not has_lines else None)
             )
     return cells

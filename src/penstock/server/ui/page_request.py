@@ -9,19 +9,19 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import Denied, PenstockError, TimedOut
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import About, Figures, TableFigures
-from penstock.lake.call import RetrySafety, retry_of
+from penstock.lake.call import RetrySafety, retry_safety_of
 from penstock.lake.calls import Call, FigureKind, GetAbout, GetFigures, ListReferences, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.worker_calls import CallAnswers
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.references import Kind
 from penstock.server.routes import RouteRequest
-from penstock.server.ui.elements import Html, element, join
-from penstock.server.ui.links import link_commit, pin, shorten
+from penstock.server.ui.elements import Html, join_html, make_element
+from penstock.server.ui.links import link_commit, pin_revision, shorten_revision
 from penstock.server.ui.page_parts import show_field
 from penstock.server.ui.row_requests import RowRequest
 from penstock.wire import json
@@ -34,7 +34,7 @@ NAMES_MAX: Final = 100
 """How many branches and tags are offered where one is to be chosen, and looked for at commits."""
 SOON_S: Final = 0.5
 """For all that a page shows beside what it is about."""
-ROW_WORK: Final = "penstock.server.ui.row_work:run"
+ROW_WORK: Final = "penstock.server.ui.row_work:run_row_request"
 
 
 class ResolvedRef(NamedTuple):
@@ -48,7 +48,7 @@ class ResolvedRef(NamedTuple):
     @property
     def pinned_ref(self) -> str:
         """The same commit for ever."""
-        return pin(self.commit, self.via)
+        return pin_revision(self.commit, self.via)
 
     @property
     def is_empty(self) -> bool:
@@ -58,14 +58,14 @@ class ResolvedRef(NamedTuple):
 def show_place(place: ResolvedRef) -> Html:
     """A revision, with the commit that it is."""
     is_pinned = place.ref == place.pinned_ref
-    name = (place.via or "") if is_pinned else shorten(place.ref)
-    return join(element("span", name, class_="ref"), " ", link_commit(place.commit, place.via))
+    name = (place.via or "") if is_pinned else shorten_revision(place.ref)
+    return join_html(make_element("span", name, class_="ref"), " ", link_commit(place.commit, place.via))
 
 
 def show_ref_field(label: str, ref: str | None, place: ResolvedRef) -> Html:
     """The field of a form for the revision that a page is about."""
-    shown = shorten(ref) if ref else ""
-    return show_field("ref", label, shown, placeholder=shorten(place.ref), list="names")
+    shown = shorten_revision(ref) if ref else ""
+    return show_field("ref", label, shown, placeholder=shorten_revision(place.ref), list="names")
 
 
 class PageRequest:
@@ -125,7 +125,7 @@ class PageRequest:
 
     def work_on_rows(self, request: RowRequest, kind: type[A]) -> A:
         """Have rows read in a process apart from this one, which asks for the lake as the visitor."""
-        answer: A = json_decoder(kind).decode(work_on_rows(self.ask, request))
+        answer: A = get_json_decoder(kind).decode(work_on_rows(self.ask, request))
         return answer
 
     def try_rows(self, request: RowRequest, kind: type[A]) -> tuple[A | None, PenstockError | None]:
@@ -142,8 +142,8 @@ class ReadOnlyCatalogue:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue, self.page_max = catalogue, catalogue.page_max
 
-    def do(self, call: Call[R], progress: Progress = silent) -> R:
-        if retry_of(call) is not RetrySafety.READ:
+    def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
+        if retry_safety_of(call) is not RetrySafety.READ:
             raise Denied(
                 f"a page that shows rows can only read; it cannot make the call {type(call).__name__}"
             )
@@ -155,7 +155,7 @@ class ReadOnlyCatalogue:
 
 def work_on_rows(ask: RouteRequest, request: RowRequest) -> bytes:
     """The answer of a row worker, which asks for the lake as the caller."""
-    output = ask.pool.run(
+    output = ask.pool.run_function(
         ROW_WORK,
         msgspec.json.encode(request),
         caller=ask.share,
@@ -169,11 +169,11 @@ def work_on_rows(ask: RouteRequest, request: RowRequest) -> bytes:
 def find_figures(ask: RouteRequest, call: GetFigures) -> Figures:
     """Figures, of which those of a table are counted by a row worker."""
     call.check_sendable()
-    others = tuple(kind for kind in FigureKind if kind is not FigureKind.SIZES and call.includes(kind))
+    others = tuple(kind for kind in FigureKind if kind is not FigureKind.SIZES and call.includes_kind(kind))
     figures = Figures()
     if others:
         figures = ask.catalogue.do(msgspec.structs.replace(call, about=others, table=None))
-    if call.table is None or not call.includes(FigureKind.SIZES):
+    if call.table is None or not call.includes_kind(FigureKind.SIZES):
         return figures
     name = call.ref if call.ref is not None else ask.catalogue.do(GetAbout()).default_branch
     request = RowRequest(
@@ -183,7 +183,7 @@ def find_figures(ask: RouteRequest, call: GetFigures) -> Figures:
         ref=name if call.via is None else f"{call.via}@{name}",
         key=str(call.table),
     )
-    table: TableFigures = json.read(work_on_rows(ask, request), TableFigures)
+    table: TableFigures = json.read_answer_json(work_on_rows(ask, request), TableFigures)
     return msgspec.structs.replace(figures, table=table)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.lake.answers import DayCount, SizeCount, VersionSize
-from penstock.server.ui.elements import Html, element
-from penstock.server.ui.links import shorten
+from penstock.server.ui.elements import Html, make_element
+from penstock.server.ui.links import shorten_revision
 
 HEIGHT_PX: Final = 48
 BAR_PX: Final = 9
@@ -19,7 +19,7 @@ def plot_days(days: Sequence[DayCount]) -> Html | None:
     if len(days) < 2:
         return None
     bars = [(count.day, count.commits) for count in days]
-    return _plot(bars, f"Commits a day, {days[0].day} to {days[-1].day}")
+    return _plot_bars(bars, f"Commits a day, {days[0].day} to {days[-1].day}")
 
 
 def plot_sizes(sizes: Sequence[SizeCount], show_size: Callable[[float | None], str]) -> Html | None:
@@ -34,22 +34,24 @@ def plot_sizes(sizes: Sequence[SizeCount], show_size: Callable[[float | None], s
     if not most:
         return None
     rows = [
-        element(
+        make_element(
             "tr",
-            element("th", name, scope="row"),
-            element("td", element("meter", value=count, max=most, title=f"{count:,}")),
-            element("td", f"{count:,}", class_="number"),
+            make_element("th", name, scope="row"),
+            make_element("td", make_element("meter", value=count, max=most, title=f"{count:,}")),
+            make_element("td", f"{count:,}", class_="number"),
         )
         for name, count in bars
     ]
-    return element("table", element("caption", "Files by size"), element("tbody", rows), class_="sizes")
+    return make_element(
+        "table", make_element("caption", "Files by size"), make_element("tbody", rows), class_="sizes"
+    )
 
 
 def show_meter(value: float, most: float, text: str) -> Html:
     """A share as a bar, with its figure as text."""
-    return element(
+    return make_element(
         "span",
-        element("meter", value=f"{value:g}", max=f"{most or 1:g}", title=text, aria_label=text),
+        make_element("meter", value=f"{value:g}", max=f"{most or 1:g}", title=text, aria_label=text),
         " ",
         text,
         class_="share",
@@ -61,15 +63,15 @@ def plot_growth(growth: Sequence[VersionSize], show_size: Callable[[float | None
     if len(growth) < 2:
         return None
     sizes = [
-        (shorten(size.commit) if size.version is None else f"v{size.version}", size.size_bytes)
+        (shorten_revision(size.commit) if size.version is None else f"v{size.version}", size.size_bytes)
         for size in growth
     ]
     (first, first_bytes), (last, last_bytes) = sizes[0], sizes[-1]
     title = f"Size, {first}: {show_size(first_bytes)} to {last}: {show_size(last_bytes)}"
-    return _plot(sizes, title, show_size)
+    return _plot_bars(sizes, title, show_size)
 
 
-def _plot(
+def _plot_bars(
     bars: Sequence[tuple[str, int]],
     title: str,
     show_value: Callable[[int], str] = lambda count: f"{count:,}",
@@ -80,9 +82,9 @@ def _plot(
     for n, (name, count) in enumerate(bars):
         height = max(1, round(HEIGHT_PX * count / most)) if count else 0
         shapes.append(
-            element(
+            make_element(
                 "rect",
-                element("title", f"{name}: {show_value(count)}"),
+                make_element("title", f"{name}: {show_value(count)}"),
                 x=n * (BAR_PX + GAP_PX),
                 y=HEIGHT_PX - height,
                 width=BAR_PX,
@@ -90,7 +92,7 @@ def _plot(
                 class_="bar",
             )
         )
-    picture = element(
+    picture = make_element(
         "svg", shapes, width=width, height=HEIGHT_PX, role="img", aria_label=title, class_="plot"
     )
-    return element("figure", picture, element("figcaption", title))
+    return make_element("figure", picture, make_element("figcaption", title))

@@ -17,7 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.sql.duckdb_limits import bound_queries
 from penstock.lake.table import Table
 from penstock.lake.worker_calls import TaskCatalogue
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.processes.child_process import ChildTask, TaskResult
 from penstock.server.ui.row_requests import (
     COLUMNS_MAX,
@@ -40,9 +40,9 @@ NUMBERS: Final = ("int", "uint", "float", "double", "half", "decimal")
 CHANGE: Final = "_change_type"
 
 
-def run(task: ChildTask) -> TaskResult:
+def run_row_request(task: ChildTask) -> TaskResult:
     """Answer one question."""
-    request = json_decoder(RowRequest).decode(task.head)
+    request = get_json_decoder(RowRequest).decode(task.head)
     lake = Lake(TaskCatalogue(task, request.page_max), request.who)
     try:
         with bound_queries(task.memory_max_bytes):
@@ -151,7 +151,7 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
     versions = facts.list_versions(VERSIONS_MAX)
     counter = SizeCounter()
     files, are_all = _show_files(facts.list_files(), request.offset, counter)
-    figures = counter.figures(table.key, versions, facts.list_sizes(VERSIONS_MAX), are_all=are_all)
+    figures = counter.make_figures(table.key, versions, facts.list_sizes(VERSIONS_MAX), are_all=are_all)
     sizes = {size.version: size.size_bytes for size in figures.growth}
     return ShownTable(
         columns=columns,
@@ -194,7 +194,7 @@ def _show_files(
     """The files of a page, and whether all were counted."""
     shown: list[ShownFile] = []
     for number, file in enumerate(files):
-        if not counter.add(file):
+        if not counter.count_file(file):
             return tuple(shown), False
         if offset <= number < offset + FILES_MAX:
             shown.append(_show_file(file))
@@ -208,14 +208,14 @@ def _show_file(file: FileFacts, change: str = "") -> ShownFile:
         rows=file.rows,
         partition=file.partition,
         bounds=tuple(
-            ShownBounds(bounds.column, _cut(bounds.lowest), _cut(bounds.highest), bounds.nulls)
+            ShownBounds(bounds.column, _cut_text(bounds.lowest), _cut_text(bounds.highest), bounds.nulls)
             for bounds in file.bounds[:COLUMNS_MAX]
         ),
         change=change,
     )
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= VALUE_MAX_CHARS else f"{text[: VALUE_MAX_CHARS - 1]}…"
 
 

@@ -18,8 +18,8 @@ from penstock.lake.tokens import parse_token
 from penstock.server.access import AccessGate
 from penstock.server.headers import Headers
 from penstock.server.routes import HttpAnswer, RouteRequest
-from penstock.server.ui.links import PREFIX, address
-from penstock.server.ui.page_frame import redirect, render_login
+from penstock.server.ui.links import PREFIX, make_address
+from penstock.server.ui.page_frame import redirect_to, render_login
 
 COOKIE: Final = "penstock_session"
 _ATTRIBUTES: Final = f"Path={PREFIX}; HttpOnly; SameSite=Strict"
@@ -69,12 +69,12 @@ def sign_in(ask: RouteRequest, gate: AccessGate) -> HttpAnswer:
     except Unauthenticated as refused:
         return render_login(refused.message, page=page)
     secure = "; Secure" if ask.headers.get("origin", "").startswith("https://") else ""
-    return redirect(page, ("set-cookie", f"{COOKIE}={token}; {_ATTRIBUTES}{secure}"))
+    return redirect_to(page, ("set-cookie", f"{COOKIE}={token}; {_ATTRIBUTES}{secure}"))
 
 
 def sign_out(_: RouteRequest) -> HttpAnswer:
     """End a session."""
-    return redirect(address(""), ("set-cookie", f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"))
+    return redirect_to(make_address(""), ("set-cookie", f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"))
 
 
 def find_page(headers: Mapping[str, str]) -> str:
@@ -82,10 +82,10 @@ def find_page(headers: Mapping[str, str]) -> str:
     try:
         parts = urlsplit(headers.get("referer", ""))
     except ValueError:
-        return address("")
+        return make_address("")
     if parts.netloc.lower() != headers.get("host", "").lower():
-        return address("")
-    return _check_page(parts.path + (f"?{parts.query}" if parts.query else "")) or address("")
+        return make_address("")
+    return _check_page(parts.path + (f"?{parts.query}" if parts.query else "")) or make_address("")
 
 
 def _check_page(target: str) -> str:

@@ -13,13 +13,20 @@ from penstock.lake.plugins import find_plugin
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
-from penstock.server.ui.elements import Child, Html, element, join
+from penstock.server.ui.elements import Child, Html, join_html, make_element
 from penstock.server.ui.history_pages import show_searched, show_title
-from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
+from penstock.server.ui.links import (
+    link_commit,
+    link_table,
+    make_address,
+    make_link,
+    pin_revision,
+    shorten_revision,
+)
 from penstock.server.ui.page_frame import PageView
 from penstock.server.ui.page_parts import (
     count_things,
-    hide,
+    hide_column_name,
     show_count,
     show_facts,
     show_field,
@@ -83,8 +90,8 @@ def show_tables(visit: PageRequest) -> PageView:
             None
             if find_plugin(entry.content) is None
             else [
-                link(address("rows", key=entry.key, ref=place.ref), "rows", class_="more"),
-                link(address("log", ref=place.ref, table=entry.key), "log", class_="more"),
+                make_link(make_address("rows", key=entry.key, ref=place.ref), "rows", class_="more"),
+                make_link(make_address("log", ref=place.ref, table=entry.key), "log", class_="more"),
             ],
         )
         for entry in shown
@@ -92,17 +99,17 @@ def show_tables(visit: PageRequest) -> PageView:
     pages = {"ref": query.ref, "prefix": query.prefix}
     following = None
     if len(entries) > PAGE_SIZE:
-        following = address("tables", ref=place.pinned_ref, prefix=query.prefix, after=shown[-1].key)
-    body = join(
-        element("h1", "Tables of ", element("span", shorten(place.ref), class_="ref")),
-        element(
+        following = make_address("tables", ref=place.pinned_ref, prefix=query.prefix, after=shown[-1].key)
+    body = join_html(
+        make_element("h1", "Tables of ", make_element("span", shorten_revision(place.ref), class_="ref")),
+        make_element(
             "p",
             "at ",
             link_commit(place.commit, place.via),
             " · ",
-            link(address("log", ref=place.ref), "log"),
+            make_link(make_address("log", ref=place.ref), "log"),
             " · ",
-            link(address("sql", ref=place.ref), "SQL"),
+            make_link(make_address("sql", ref=place.ref), "SQL"),
             class_="sub",
         ),
         show_form(
@@ -112,15 +119,17 @@ def show_tables(visit: PageRequest) -> PageView:
             button="Show",
         ),
         show_names(visit.list_names()),
-        show_table(("Table", "Format", "Version", hide("Links")), rows, empty="There are no tables here."),
-        show_pages(address("tables", **pages) if query.after else None, following),
+        show_table(
+            ("Table", "Format", "Version", hide_column_name("Links")), rows, empty="There are no tables here."
+        ),
+        show_pages(make_address("tables", **pages) if query.after else None, following),
     )
-    return PageView(f"Tables of {shorten(place.ref)}", body, "tables", place.ref)
+    return PageView(f"Tables of {shorten_revision(place.ref)}", body, "tables", place.ref)
 
 
 def _link_entry(key: Key, content: AnyContent, place: ResolvedRef) -> Html:
     if isinstance(content, Namespace):
-        return link(address("tables", ref=place.ref, prefix=key), f"{key}.", class_="namespace")
+        return make_link(make_address("tables", ref=place.ref, prefix=key), f"{key}.", class_="namespace")
     return link_table(key, place.ref)
 
 
@@ -128,7 +137,9 @@ def find_content(visit: PageRequest, place: ResolvedRef, key: Key) -> AnyContent
     """What a key holds; ``KeyNotFound`` if nothing."""
     entries = visit.do(GetContents(at=place.commit, via=place.via, key=(key,))) if not place.is_empty else ()
     if not entries:
-        raise KeyNotFound(f"there is no '{key}' at '{shorten(place.ref)}'", key=str(key), ref=place.ref)
+        raise KeyNotFound(
+            f"there is no '{key}' at '{shorten_revision(place.ref)}'", key=str(key), ref=place.ref
+        )
     return entries[0].content
 
 
@@ -161,10 +172,10 @@ def show_one_table(visit: PageRequest) -> PageView:
         described.append(show_problem(problem) if problem is not None else None)
         if table is not None:
             described.append(_show_described(table, place, key, query.file))
-    body = join(
+    body = join_html(
         show_table_heading(visit, key, place, content, "table"),
         described,
-        element("h2", "Commits that changed it"),
+        make_element("h2", "Commits that changed it"),
         _show_commits(visit, place, key, has_rows=find_plugin(content) is not None),
     )
     return PageView(str(key), body, "tables", place.ref)
@@ -177,38 +188,43 @@ def show_table_heading(
     version = show_version(content)
     default = visit.about.default_branch
     parents = [
-        [link(address("tables", ref=place.ref, prefix=parent), parent[-1]), "."] for parent in key.parents
+        [make_link(make_address("tables", ref=place.ref, prefix=parent), parent[-1]), "."]
+        for parent in key.parents
     ]
-    log = link(address("log", ref=place.ref, table=key), "log", class_="tab")
+    log = make_link(make_address("log", ref=place.ref, table=key), "log", class_="tab")
     links = [
         *(
-            element(
+            make_element(
                 "a",
                 name,
-                href=address(name, key=key, ref=place.ref),
+                href=make_address(name, key=key, ref=place.ref),
                 class_="tab",
                 aria_current="page" if name == page else None,
             )
             for name in ("table", "rows")
         ),
         log,
-        link(address("sql", ref=place.ref, sql=query_rows(key)), "SQL", class_="tab"),
-        link(address("diff-rows", key=key, base=default, to=place.ref), f"diff with {default}", class_="tab")
+        make_link(make_address("sql", ref=place.ref, sql=query_rows(key)), "SQL", class_="tab"),
+        make_link(
+            make_address("diff-rows", key=key, base=default, to=place.ref),
+            f"diff with {default}",
+            class_="tab",
+        )
         if place.ref != default
         else None,
-        link(address("restore", key=key, branch=place.via or default), "restore…", class_="tab"),
+        make_link(make_address("restore", key=key, branch=place.via or default), "restore…", class_="tab"),
     ]
     if find_plugin(content) is None:
         links = [log]
-    return join(
-        element("h1", parents, key[-1]),
-        element(
+    return join_html(
+        make_element("h1", parents, key[-1]),
+        make_element(
             "p",
             f"{show_type(content)}, {version} at " if version else f"{show_type(content)} at ",
             show_place(place),
             class_="sub",
         ),
-        element("nav", links, class_="tabs", aria_label="Views of the table"),
+        make_element("nav", links, class_="tabs", aria_label="Views of the table"),
     )
 
 
@@ -239,27 +255,31 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
         ("rows", show_count(table.rows)),
         ("files", show_count(files.total) + ("" if files.are_all else " or more")),
         ("size", show_size(files.total_bytes)),
-        *((name, element("code", text)) for name, text in table.facts),
+        *((name, make_element("code", text)) for name, text in table.facts),
     ]
-    return join(
+    return join_html(
         show_facts(figures),
-        element("h2", "Columns"),
-        show_table(("Name", "Type", hide("Nulls")), columns, empty="The table has no columns yet."),
-        element("h2", "Properties") if table.properties else None,
-        show_facts((name, element("code", text)) for name, text in table.properties)
+        make_element("h2", "Columns"),
+        show_table(
+            ("Name", "Type", hide_column_name("Nulls")), columns, empty="The table has no columns yet."
+        ),
+        make_element("h2", "Properties") if table.properties else None,
+        show_facts((name, make_element("code", text)) for name, text in table.properties)
         if table.properties
         else None,
-        element("h2", "Versions" if versions else "Growth") if versions or len(table.growth) > 1 else None,
+        make_element("h2", "Versions" if versions else "Growth")
+        if versions or len(table.growth) > 1
+        else None,
         plot_growth(table.growth, show_size),
         show_table(("Version", "Time", "Operation", "Figures", "Size"), versions, empty="")
         if versions
         else None,
-        element("h2", "Files", id="files"),
+        make_element("h2", "Files", id="files"),
         plot_sizes(files.sizes, show_size),
         show_files(files),
         show_pages(
-            address("table", key=key, ref=place.ref) + "#files" if first_file else None,
-            address("table", key=key, ref=place.pinned_ref, file=first_file + FILES_MAX) + "#files"
+            make_address("table", key=key, ref=place.ref) + "#files" if first_file else None,
+            make_address("table", key=key, ref=place.pinned_ref, file=first_file + FILES_MAX) + "#files"
             if first_file + FILES_MAX < files.total
             else None,
         ),
@@ -267,15 +287,19 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
 
 
 def _show_iso(text: str) -> Html | str:
-    return element("time", text[:19].replace("T", " "), datetime=text) if text else ""
+    return make_element("time", text[:19].replace("T", " "), datetime=text) if text else ""
 
 
 def show_files(files: ShownFiles, *, has_changes: bool = False) -> Html:
     """Files, with what statistics say of their columns."""
     rows = [
         (
-            *((element("span", file.change, class_=f"sign {_change_name(file)}"),) if has_changes else ()),
-            element("code", file.path, class_="path"),
+            *(
+                (make_element("span", file.change, class_=f"sign {_change_name(file)}"),)
+                if has_changes
+                else ()
+            ),
+            make_element("code", file.path, class_="path"),
             file.partition,
             show_count(file.rows),
             show_size(file.size_bytes),
@@ -285,7 +309,10 @@ def show_files(files: ShownFiles, *, has_changes: bool = False) -> Html:
     ]
     header = ("Path", "Partition", "Rows", "Size", "Statistics")
     return show_table(
-        (hide("Kind"), *header) if has_changes else header, rows, empty="No files.", class_="files"
+        (hide_column_name("Kind"), *header) if has_changes else header,
+        rows,
+        empty="No files.",
+        class_="files",
     )
 
 
@@ -297,9 +324,9 @@ def _show_bounds(file: ShownFile) -> Html | None:
     if not file.bounds:
         return None
     rows = [(bounds.column, bounds.lowest, bounds.highest, bounds.nulls) for bounds in file.bounds]
-    return element(
+    return make_element(
         "details",
-        element("summary", count_things(len(rows), "column")),
+        make_element("summary", count_things(len(rows), "column")),
         show_table(("Column", "Lowest", "Highest", "Nulls"), rows, empty=""),
     )
 
@@ -311,11 +338,15 @@ def _show_commits(visit: PageRequest, place: ResolvedRef, key: Key, *, has_rows:
         )
         search = visit.do_soon(call)
     except TimedOut:
-        return element("p", link(address("log", ref=place.ref, table=key), "Search the log"))
+        return make_element("p", make_link(make_address("log", ref=place.ref, table=key), "Search the log"))
     rows = [
         (
             link_commit(commit.id, place.via),
-            link(address("commit", ref=pin(commit.id, place.via)), show_title(commit), class_="title"),
+            make_link(
+                make_address("commit", ref=pin_revision(commit.id, place.via)),
+                show_title(commit),
+                class_="title",
+            ),
             commit.author,
             show_time(commit.time),
             _link_then(commit, place, key) if has_rows else None,
@@ -323,13 +354,17 @@ def _show_commits(visit: PageRequest, place: ResolvedRef, key: Key, *, has_rows:
         for commit in search.commits
     ]
     is_cut = search.reached is not None and len(rows) < COMMITS_SHOWN
-    further = address("log", ref=place.pinned_ref, table=key, after=search.reached)
-    return join(
-        show_table(("Id", "Message", "Author", "Time", hide("Links")), rows, empty="No commits are known.")
+    further = make_address("log", ref=place.pinned_ref, table=key, after=search.reached)
+    return join_html(
+        show_table(
+            ("Id", "Message", "Author", "Time", hide_column_name("Links")),
+            rows,
+            empty="No commits are known.",
+        )
         if rows or not is_cut
         else None,
         show_searched(search, place) if is_cut else None,
-        element("p", link(further, "Look further" if is_cut else "Older commits"))
+        make_element("p", make_link(further, "Look further" if is_cut else "Older commits"))
         if search.reached is not None
         else None,
     )
@@ -337,14 +372,16 @@ def _show_commits(visit: PageRequest, place: ResolvedRef, key: Key, *, has_rows:
 
 def _link_then(commit: Commit, place: ResolvedRef, key: Key) -> list[Html]:
     """To the table as a commit left it, and to what the commit did to it."""
-    ref = pin(commit.id, place.via)
+    ref = pin_revision(commit.id, place.via)
     links = [
-        link(address("table", key=key, ref=ref), "table then", class_="more"),
-        link(address("rows", key=key, ref=ref), "rows then", class_="more"),
+        make_link(make_address("table", key=key, ref=ref), "table then", class_="more"),
+        make_link(make_address("rows", key=key, ref=ref), "rows then", class_="more"),
     ]
     if commit.parents:
-        base = pin(commit.parents[0], place.via)
-        links.append(link(address("diff-rows", key=key, base=base, to=ref), "what changed", class_="more"))
+        base = pin_revision(commit.parents[0], place.via)
+        links.append(
+            make_link(make_address("diff-rows", key=key, base=base, to=ref), "what changed", class_="more")
+        )
     return links
 
 
@@ -374,7 +411,7 @@ def show_table_rows(visit: PageRequest) -> PageView:
         limit=query.limit,
     )
     rows, problem = visit.try_rows(request, ShownRows)
-    body = join(
+    body = join_html(
         show_table_heading(visit, key, place, content, "rows"),
         show_form(
             "rows",
@@ -395,8 +432,8 @@ def show_table_rows(visit: PageRequest) -> PageView:
 
 def _show_page_of_rows(rows: ShownRows, query: RowsQuery, place: ResolvedRef) -> Html:
     pages = {"key": query.key, "ref": place.pinned_ref, "where": query.where}
-    return join(
-        element("p", describe_range(rows, query.offset), class_="dim") if rows.rows else None,
+    return join_html(
+        make_element("p", describe_range(rows, query.offset), class_="dim") if rows.rows else None,
         show_rows(rows, empty="No more rows." if query.offset else "No rows."),
         show_row_pages("rows", rows, query.offset, query.limit, **pages),
     )
@@ -414,10 +451,10 @@ def show_row_pages(page: str, rows: ShownRows, offset: int, limit: int, **query:
     following = offset + limit
     if rows.has_more and following > OFFSET_MAX:
         text = f"At most {OFFSET_MAX:,} rows are shown. Use a condition to see other rows."
-        return element("p", text, class_="dim")
+        return make_element("p", text, class_="dim")
     return show_pages(
-        address(page, **chosen) if offset else None,
-        address(page, **chosen, offset=following) if rows.has_more else None,
+        make_address(page, **chosen) if offset else None,
+        make_address(page, **chosen, offset=following) if rows.has_more else None,
     )
 
 
@@ -452,22 +489,22 @@ def show_sql(visit: PageRequest) -> PageView:
                 if rows.has_more
                 else f"{count_things(len(rows.rows), 'row')}."
             )
-            shown += [element("p", more, class_="dim"), show_rows(rows)]
-    body = join(
-        element("h1", "SQL at ", element("span", shorten(place.ref), class_="ref")),
-        element(
+            shown += [make_element("p", more, class_="dim"), show_rows(rows)]
+    body = join_html(
+        make_element("h1", "SQL at ", make_element("span", shorten_revision(place.ref), class_="ref")),
+        make_element(
             "p",
             "A query by DuckDB that reads tables by their keys, at one commit. ",
-            element("code", '"sales.orders@dev"'),
+            make_element("code", '"sales.orders@dev"'),
             " is a table at another revision.",
             class_="sub",
         ),
-        element(
+        make_element(
             "form",
             show_ref_field("Revision", query.ref, place),
             show_names(visit.list_names()),
-            element("label", "Query", for_="sql", class_="hidden"),
-            element(
+            make_element("label", "Query", for_="sql", class_="hidden"),
+            make_element(
                 "textarea",
                 query.sql or "",
                 id="sql",
@@ -480,9 +517,11 @@ def show_sql(visit: PageRequest) -> PageView:
                 placeholder="select * from sales.orders limit 10",
                 data_key="/",
             ),
-            element("p", element("button", "Run", class_="primary"), " ", element("kbd", "Ctrl Enter")),
+            make_element(
+                "p", make_element("button", "Run", class_="primary"), " ", make_element("kbd", "Ctrl Enter")
+            ),
             method="get",
-            action=address("sql"),
+            action=make_address("sql"),
             class_="stack sql",
         ),
         shown or _first_query_links(visit, place),
@@ -496,9 +535,11 @@ def _first_query_links(visit: PageRequest, place: ResolvedRef) -> Html | None:
         return None
     entries = visit.do(ListEntries(at=place.commit, via=place.via, limit=PAGE_SIZE))
     keys = [entry.key for entry in entries if find_plugin(entry.content) is not None][:TABLES_OFFERED]
-    links = [[link(address("sql", ref=place.ref, sql=query_rows(key)), str(key)), " · "] for key in keys]
-    more = link(address("tables", ref=place.ref), "all tables")
-    return element("p", "Rows of ", links, more) if links else None
+    links = [
+        [make_link(make_address("sql", ref=place.ref, sql=query_rows(key)), str(key)), " · "] for key in keys
+    ]
+    more = make_link(make_address("tables", ref=place.ref), "all tables")
+    return make_element("p", "Rows of ", links, more) if links else None
 
 
 def query_rows(key: Key) -> str:

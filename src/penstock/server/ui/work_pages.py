@@ -13,10 +13,17 @@ from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, GetTransaction, ListTransactions
 from penstock.model.transactions import TransactionState
 from penstock.server.routes import HttpAnswer
-from penstock.server.ui.elements import Html, element, join
+from penstock.server.ui.elements import Html, join_html, make_element
 from penstock.server.ui.history_pages import show_changes
-from penstock.server.ui.links import PREFIX, address, link, link_commit, link_reference, pin
-from penstock.server.ui.page_frame import PageView, redirect
+from penstock.server.ui.links import (
+    PREFIX,
+    link_commit,
+    link_reference,
+    make_address,
+    make_link,
+    pin_revision,
+)
+from penstock.server.ui.page_frame import PageView, redirect_to
 from penstock.server.ui.page_parts import (
     show_facts,
     show_field,
@@ -45,7 +52,7 @@ def show_transactions(visit: PageRequest) -> PageView:
     shown = listed[:PAGE_SIZE]
     rows = [
         (
-            link(address("transaction", id=info.id), info.id[:ID_SHOWN_CHARS], class_="id"),
+            make_link(make_address("transaction", id=info.id), info.id[:ID_SHOWN_CHARS], class_="id"),
             _show_state(info.state.value, info.is_late),
             link_reference(info.target),
             info.message,
@@ -56,29 +63,31 @@ def show_transactions(visit: PageRequest) -> PageView:
         for info in shown
     ]
     following = (
-        address("transactions", all=query.all, after=shown[-1].id) if len(listed) > PAGE_SIZE else None
+        make_address("transactions", all=query.all, after=shown[-1].id) if len(listed) > PAGE_SIZE else None
     )
-    body = join(
-        element("h1", "Transactions"),
+    body = join_html(
+        make_element("h1", "Transactions"),
         _link_others("transactions", query.all),
         show_table(
             ("Id", "State", "Target", "Message", "Who", "Begun", "Ended or expires"),
             rows,
             empty="There are no transactions that you may use.",
         ),
-        show_pages(address("transactions", all=query.all) if query.after else None, following),
+        show_pages(make_address("transactions", all=query.all) if query.after else None, following),
     )
     return PageView("Transactions", body, "transactions")
 
 
 def _show_state(state: str, is_late: bool) -> Html:
-    return element("span", f"{state}, late" if is_late else state, class_=f"badge state-{state}")
+    return make_element("span", f"{state}, late" if is_late else state, class_=f"badge state-{state}")
 
 
 def _link_others(page: str, shows_all: bool) -> Html:
     if shows_all:
-        return element("p", link(address(page), "Hide those that ended"), class_="sub")
-    return element("p", link(address(page, all="true"), "Show those that ended, too"), class_="sub")
+        return make_element("p", make_link(make_address(page), "Hide those that ended"), class_="sub")
+    return make_element(
+        "p", make_link(make_address(page, all="true"), "Show those that ended, too"), class_="sub"
+    )
 
 
 class IdQuery(msgspec.Struct, frozen=True):
@@ -92,11 +101,11 @@ def show_transaction(visit: PageRequest) -> PageView:
     query: IdQuery = visit.query
     info = visit.do(GetTransaction(id=query.id))
     is_open = info.ended is None
-    body = join(
-        element("h1", "Transaction ", element("code", info.id[:ID_SHOWN_CHARS])),
+    body = join_html(
+        make_element("h1", "Transaction ", make_element("code", info.id[:ID_SHOWN_CHARS])),
         show_facts(
             [
-                ("id", element("code", info.id)),
+                ("id", make_element("code", info.id)),
                 ("state", _show_state(info.state.value, info.is_late)),
                 ("target", link_reference(info.target)),
                 ("base", link_commit(info.base, info.target)),
@@ -122,18 +131,18 @@ def show_transaction(visit: PageRequest) -> PageView:
 def _show_written(visit: PageRequest, info: TransactionInfo) -> Html:
     """What a transaction has written so far."""
     changes = visit.do(Diff(before=info.base, before_via=info.target, to=info.branch, limit=PAGE_SIZE))
-    return join(
-        element("h2", "Changes"),
-        show_changes(changes, pin(info.base, info.target), info.branch),
+    return join_html(
+        make_element("h2", "Changes"),
+        show_changes(changes, pin_revision(info.base, info.target), info.branch),
     )
 
 
 def _show_abort(kind: str, work_id: str) -> Html:
-    return element(
+    return make_element(
         "form",
         show_hidden({"id": work_id}),
         show_field("why", "Why", "", maxlength=200),
-        element("button", f"Abort this {kind}", class_="danger"),
+        make_element("button", f"Abort this {kind}", class_="danger"),
         method="post",
         action=f"{PREFIX}/abort-{kind}",
         class_="bar act",
@@ -147,7 +156,7 @@ def show_write_jobs(visit: PageRequest) -> PageView:
     shown = listed[:PAGE_SIZE]
     rows = [
         (
-            link(address("job", id=job.id), job.id[:ID_SHOWN_CHARS], class_="id"),
+            make_link(make_address("job", id=job.id), job.id[:ID_SHOWN_CHARS], class_="id"),
             _show_state(job.state.value, job.is_late),
             job.key,
             link_reference(job.branch),
@@ -158,16 +167,16 @@ def show_write_jobs(visit: PageRequest) -> PageView:
         )
         for job in shown
     ]
-    following = address("jobs", all=query.all, after=shown[-1].id) if len(listed) > PAGE_SIZE else None
-    body = join(
-        element("h1", "Jobs"),
+    following = make_address("jobs", all=query.all, after=shown[-1].id) if len(listed) > PAGE_SIZE else None
+    body = join_html(
+        make_element("h1", "Jobs"),
         _link_others("jobs", query.all),
         show_table(
             ("Id", "State", "Table", "Branch", "What", "Who", "Begun", "Changed"),
             rows,
             empty="No job is running.",
         ),
-        show_pages(address("jobs", all=query.all) if query.after else None, following),
+        show_pages(make_address("jobs", all=query.all) if query.after else None, following),
     )
     return PageView("Jobs", body, "jobs")
 
@@ -176,13 +185,13 @@ def show_job(visit: PageRequest) -> PageView:
     """A job."""
     query: IdQuery = visit.query
     job = _find_job(visit, query.id)
-    body = join(
-        element("h1", "Job ", element("code", job.id[:ID_SHOWN_CHARS])),
+    body = join_html(
+        make_element("h1", "Job ", make_element("code", job.id[:ID_SHOWN_CHARS])),
         show_facts(
             [
-                ("id", element("code", job.id)),
+                ("id", make_element("code", job.id)),
                 ("state", _show_state(job.state.value, job.is_late)),
-                ("table", link(address("table", key=job.key, ref=job.branch), job.key)),
+                ("table", make_link(make_address("table", key=job.key, ref=job.branch), job.key)),
                 ("branch", link_reference(job.branch)),
                 ("works on", job.own_branch),
                 ("what", job.what),
@@ -218,10 +227,10 @@ class AbortForm(msgspec.Struct, frozen=True):
 def abort_transaction(visit: PageRequest) -> HttpAnswer:
     form: AbortForm = visit.form
     visit.do(AbortTransaction(id=form.id, why=form.why or ""))
-    return redirect(address("transaction", id=form.id))
+    return redirect_to(make_address("transaction", id=form.id))
 
 
 def abort_job(visit: PageRequest) -> HttpAnswer:
     form: AbortForm = visit.form
     visit.do(load_member("lake.abort_job")(id=form.id, why=form.why or ""))
-    return redirect(address("job", id=form.id))
+    return redirect_to(make_address("job", id=form.id))

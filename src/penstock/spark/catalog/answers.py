@@ -14,7 +14,7 @@ from penstock.lake.sql_catalog.procedure import CALL, MAINTAIN
 from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.steps import BY_NAME, CREATIONS
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.spark.catalog import changes, table_streams, tables
 from penstock.spark.upkeep import optimize
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Parts: TypeAlias = Sequence[Any]
 """DataFrames and columns of the JVM, which a request names by their places."""
-_REQUEST: Final = json_decoder(CatalogRequest)
+_REQUEST: Final = get_json_decoder(CatalogRequest)
 
 BY_SPARK: Final[dict[str, Callable[[tables.SessionOf, Lake, CatalogRequest], Any]]] = {
     "table": tables.describe_table,

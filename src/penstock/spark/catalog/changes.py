@@ -14,13 +14,13 @@ from penstock.lake.row_changes import MergeClause
 from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts
 from penstock.lake.sql_catalog.tables import (
     check_columns,
-    clustering_names,
     find_replaced,
-    partition_names,
-    table_properties,
+    parse_clustering_columns,
+    parse_partition_columns,
+    select_table_properties,
 )
 from penstock.lake.sql_catalog.writer_options import WriterOptions
-from penstock.lake.sql_catalog.writes import written_name
+from penstock.lake.sql_catalog.writes import find_written_table
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.catalog.overwrites import overwrite_read_table
 from penstock.spark.change_requests import build_request
@@ -46,7 +46,7 @@ def write_rows(
         return _create_filled(lake, request, rows)
     key, _ = request.written_table
     spark_format = named_format(request.table.provider)
-    options = WriterOptions.parse(request)
+    options = WriterOptions.parse_options(request)
     if options.is_partial and request.replace_where is not None:
         raise InvalidRequest(
             f"the options and the statement both select the rows of '{key}' to replace: use one of them"
@@ -74,7 +74,7 @@ def _write(
     message: str,
 ) -> None:
     """Write rows to the table of a request, which may be made of rows that it has."""
-    key, branch = written_name(request)
+    key, branch = find_written_table(request)
     write_order = WriteRequest(
         lake=lake,
         key=key,
@@ -98,7 +98,7 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
         )
     check_columns(key, rows.schema.json())
-    if clustering_names(request.partitioning):
+    if parse_clustering_columns(request.partitioning):
         raise InvalidRequest(
             f"CREATE TABLE AS SELECT does not support CLUSTER BY: create '{key}' with its columns first, and "
             "then INSERT INTO it"
@@ -107,10 +107,10 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         find_replaced(lake, request)
     provider = _table_provider(rows.sparkSession, lake, request)
     spark_format = named_format(provider) if provider else default_format()
-    options = WriterOptions.parse(request)
+    options = WriterOptions.parse_options(request)
     more = _more_options(options)
-    more |= {"create": request.create, "properties": table_properties(request.properties)}
-    if partition_by := partition_names(request.partitioning):
+    more |= {"create": request.create, "properties": select_table_properties(request.properties)}
+    if partition_by := parse_partition_columns(request.partitioning):
         more["partition_by"] = partition_by
     if request.comment:
         more["description"] = request.comment

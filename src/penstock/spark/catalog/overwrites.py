@@ -10,7 +10,7 @@ from penstock.kernel.format import READ_AND_CHANGED
 from penstock.lake.own_reads import WAY_OUT
 from penstock.lake.views import Snapshot
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.transactions import names_transaction
+from penstock.model.transactions import is_transaction_branch_name
 from penstock.spark.requests import WriteOptions, WriteRequest
 from penstock.spark.writer import write_request
 
@@ -28,7 +28,7 @@ def overwrite_read_table(
     ``CommitConflict`` if the table was changed after it was read: those rows would be lost.
     """
     lake, key = request.lake, request.key
-    if names_transaction(request.branch_name):
+    if is_transaction_branch_name(request.branch_name):
         _check_unchanged(request, request.branch_name)
         write_request(rows, spark_format, request, more)
         return

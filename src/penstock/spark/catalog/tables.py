@@ -16,7 +16,7 @@ from penstock.lake.sql_catalog.requests import (
     EmptyTable,
     TableDescription,
     TableFacts,
-    table_of,
+    open_table_at_facts,
 )
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
@@ -54,7 +54,7 @@ def describe_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> Tab
 def plan_read(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFrame | TableScan:
     """The rows of a table at the commit that its query reads, or what they are made of."""
     facts = request.known_table
-    table = table_of(lake, facts)
+    table = open_table_at_facts(lake, facts)
     spark_format = format_of(table)
     assert spark_format is not None
     read_request = ReadRequest(version=facts.version, where=request.where)
@@ -64,14 +64,14 @@ def plan_read(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFram
 
 def read_changes(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFrame:
     """The changes of a table from one version to another, at the commit that its query reads."""
-    table = table_of(lake, request.known_table)
+    table = open_table_at_facts(lake, request.known_table)
     first, last = request.first_version, request.last_version
     return ask_format(table, lambda spark_format: spark_format.changes(spark(), table, first, last))
 
 
 def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
     """The table as it is to be with the columns of rows that a statement writes to it. Nothing is changed."""
-    table = table_of(lake, request.known_table).outside_read_set
+    table = open_table_at_facts(lake, request.known_table).outside_read_set
     known = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
     catalog_tables.check_columns(table.key, request.schema, known)
     spark_format = format_of(table)
@@ -81,7 +81,7 @@ def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableF
 
 def create_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Create a table without rows."""
-    table = catalog_tables.new_table(request)
+    table = catalog_tables.parse_new_table(request)
     chosen = named_format(table.source) if table.source else default_format()
     catalog_tables.check_column_values(table, is_default=chosen.is_default)
     try:

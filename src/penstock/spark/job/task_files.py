@@ -6,7 +6,7 @@ import gzip
 from typing import Any, TypeVar
 from uuid import UUID
 
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 T = TypeVar("T")
 
@@ -20,4 +20,4 @@ def take_files(spark: Any, job: UUID, kind: type[T]) -> list[T] | None:
     if packed is None:
         return None
     lines = gzip.decompress(packed).strip().replace(b"\n", b",")
-    return json_decoder(list[kind]).decode(b"[" + lines + b"]")  # type: ignore[valid-type]
+    return get_json_decoder(list[kind]).decode(b"[" + lines + b"]")  # type: ignore[valid-type]

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from penstock.formats.rows.arrow_types import arrow_type, pa
+from penstock.formats.rows.arrow_types import find_arrow_type, pa
 from penstock.formats.rows.partition_values import Value
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
@@ -70,7 +70,7 @@ def scan(
         return manifest_files.union(
             scan(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
         )
-    spelled = [(path, file.values) for file in files for path in _address_spellings(file.address(root))]
+    spelled = [(path, file.values) for file in files for path in _address_spellings(file.make_address(root))]
     table = None if parse_value is None else _constants_table(place, constants.fields, spelled, parse_value)
     lookup = _constants_by_address(spark, constants.fields, spelled, table, how.zone)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
@@ -206,7 +206,7 @@ def _constants_table(
     for at, field in enumerate(fields):
         kind = str(field.dataType.jsonValue())
         values = [_convert_value(kind, parse_value(place, kind, texts[at])) for _, texts in spelled]
-        arrays[field.name] = pa.array(values, arrow_type(kind, field.name))
+        arrays[field.name] = pa.array(values, find_arrow_type(kind, field.name))
     return pa.table(arrays)
 
 
@@ -233,7 +233,7 @@ def _format_lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
     """Files as Spark's file sink writes them down."""
     yield b"v1"
     for file in files:
-        scheme, _, path = file.address(root).partition("://")
+        scheme, _, path = file.make_address(root).partition("://")
         status = {
             "path": f"{scheme}://{quote(path)}",
             "size": file.size,

@@ -14,7 +14,7 @@ from penstock.lake.opener import open_lake
 from penstock.model import decoders
 from penstock.model.keys import Key
 from penstock.spark.settings import SESSION_LAKE
-from penstock.stores.urls import without_secrets
+from penstock.stores.urls import hide_secrets
 
 LAKE_VARIABLE: Final = "PENSTOCK_LAKE"
 
@@ -92,7 +92,7 @@ def _parse_options(found: Mapping[str, str]) -> SourceOptions:
     plain = {name: value for name, value in found.items() if name != "table"}
     try:
         # Not strict: numbers and truth come as text.
-        return decoders.convert({**plain, "table": table}, SourceOptions, strict=False)
+        return decoders.convert_value({**plain, "table": table}, SourceOptions, strict=False)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"invalid option of format('penstock'): {problem}") from None
 
@@ -101,7 +101,7 @@ def _choose_lake(told: str | None, of_session: str | None) -> str:
     """The lake that is named; else the session's, by the address in the environment if that is the same with
     its secrets; else that in the environment."""
     given = os.environ.get(LAKE_VARIABLE, "")
-    if of_session and "://" in given and without_secrets(given) == of_session:
+    if of_session and "://" in given and hide_secrets(given) == of_session:
         of_session = given
     address = told or of_session or given
     if not address:

@@ -43,7 +43,7 @@ def other(store: Store, tmp_path: Path) -> Iterator[Owner]:
 
 def merged(owner: Owner, source: str, into: str = "main") -> None:
     kernel: Kernel = owner.kernel
-    kernel.merge(kernel.references.get(source).head, into, CommitMeta(message="merge"))
+    kernel.merge(kernel.references.get_reference(source).head, into, CommitMeta(message="merge"))
 
 
 # --- what was looked at -----------------------------------------------------------------------------------

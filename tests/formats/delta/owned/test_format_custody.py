@@ -139,23 +139,23 @@ def test_a_managed_content_is_not_put_but_a_table_can_be_renamed_and_dropped(own
 
 def test_the_default_branch_is_not_moved_to_where_a_table_is_another_or_older(owner: Owner) -> None:
     references = owner.kernel.references
-    empty = references.get("main").head
+    empty = references.get_reference("main").head
     owner.create()
     owner.commit([add("a")])
-    older = references.get("main").head
+    older = references.get_reference("main").head
     owner.branch("dev")
     owner.commit([add("b")])
-    newest = references.get("main").head
+    newest = references.get_reference("main").head
     owner.commit([add("c")], branch="dev")
     for target, why in (
         (older, "go back from version 2 to 1"),
-        (references.get("dev").head, "versions of another branch"),
+        (references.get_reference("dev").head, "versions of another branch"),
         (empty, "created or dropped by this move"),
     ):
         with pytest.raises(InvalidRequest, match=why):
-            references.assign("main", target)
-    assert references.get("main").head == newest
-    references.assign("dev", older)
+            references.assign_reference("main", target)
+    assert references.get_reference("main").head == newest
+    references.assign_reference("dev", older)
     assert owner.line(branch="dev").latest == 1
     assert owner.commit([add("d")], branch="dev") == 2
     assert owner.paths(branch="dev") == {"a", "d"}

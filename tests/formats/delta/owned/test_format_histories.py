@@ -51,14 +51,14 @@ def branched(owner: Owner) -> BranchLogTip:
 
 
 def created_anew(owner: Owner) -> None:
-    owner.kernel.references.delete("dev")
+    owner.kernel.references.delete_reference("dev")
     for name in ("m1", "m2", "m3"):
         owner.commit([add(name)])
     owner.branch("dev")
 
 
 def created_anew_with_its_own(owner: Owner) -> None:
-    owner.kernel.references.delete("dev")
+    owner.kernel.references.delete_reference("dev")
     owner.branch("dev")
     for name in ("e1", "e2"):
         owner.commit([add(name)], branch="dev")
@@ -67,11 +67,11 @@ def created_anew_with_its_own(owner: Owner) -> None:
 def set_to_another(owner: Owner) -> None:
     for name in ("m1", "m2"):
         owner.commit([add(name)])
-    owner.kernel.references.assign("dev", owner.kernel.references.get("main").head)
+    owner.kernel.references.assign_reference("dev", owner.kernel.references.get_reference("main").head)
 
 
 def set_back(owner: Owner) -> None:
-    owner.kernel.references.assign("dev", owner.kernel.references.get("main").head)
+    owner.kernel.references.assign_reference("dev", owner.kernel.references.get_reference("main").head)
 
 
 def merged_into(owner: Owner) -> None:
@@ -81,7 +81,7 @@ def merged_into(owner: Owner) -> None:
 
 
 def merge(owner: Owner, source: str, into: str) -> None:
-    owner.kernel.merge(owner.kernel.references.get(source).head, into, META)
+    owner.kernel.merge(owner.kernel.references.get_reference(source).head, into, META)
 
 
 WAYS = [created_anew, created_anew_with_its_own, set_to_another, set_back, merged_into]
@@ -198,7 +198,7 @@ def test_what_a_commit_read_on_its_own_branch_keeps_nobody_from_merging_it(owner
     commit(owner, tip, add("x"))
     owner.commit([add("m1")])
     owner.branch("copy")
-    head = owner.kernel.references.get("dev").head
+    head = owner.kernel.references.get_reference("dev").head
     owner.kernel.transplant([head], "copy", META)
     assert owner.paths(branch="copy") == {"base", "m1", "x"}
     merge(owner, "dev", "main")

@@ -30,7 +30,7 @@ OTHER = "orders_too"
 
 
 def head(owner: Owner, branch: str = "main") -> ObjectId:
-    return owner.kernel.references.get(branch).head
+    return owner.kernel.references.get_reference(branch).head
 
 
 def merge(owner: Owner, source: str, into: str = "main", options: MergeOptions = MergeOptions()) -> None:
@@ -275,5 +275,5 @@ def test_the_default_branch_does_not_go_back_into_an_adoption(owner: Owner, tmp_
     promised = head(owner)
     owner.ask(SettleIntent(id=intent.id, owned=True))
     with pytest.raises(InvalidRequest, match="is owned, and would be adopting again"):
-        owner.kernel.references.assign("main", promised, expected=head(owner))
+        owner.kernel.references.assign_reference("main", promised, expected=head(owner))
     assert owner.line().phase is OwnershipPhase.OWNED

@@ -232,7 +232,7 @@ def test_the_same_large_commit_to_two_tables_is_staged_in_both(owner: Owner) -> 
 def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, other: Owner) -> None:
     content = owner.create(partition_by=["day"])
     data = write_commit(large("big", "x"))
-    place = owner.places.at(content.location)
+    place = owner.places.open_place(content.location)
     place.create("_penstock/bodies/actions.json", data)
     body = ActionsBodyFile("_penstock/bodies/actions.json", len(data), hashlib.sha256(data).digest())
     assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(body)) == 1
@@ -293,11 +293,11 @@ def test_a_batch_that_was_done_on_a_line_that_the_branch_left_is_done_again(
 ) -> None:
     owner.create()
     owner.branch("dev")
-    before = owner.kernel.references.get("dev").head
+    before = owner.kernel.references.get_reference("dev").head
     batch: list[Action] = [add("a"), Txn(app_id="stream", version=1)]
     owner.commit(batch, branch="dev")
     again = lambda: owner.commit([add("b"), Txn(app_id="stream", version=1)], branch="dev")  # noqa: E731
-    assert rounds(owner, lambda: other.kernel.references.assign("dev", before), again) == 2
+    assert rounds(owner, lambda: other.kernel.references.assign_reference("dev", before), again) == 2
     assert owner.paths(branch="dev") == {"b"}
     owner.commit(batch, branch="dev")
     assert owner.paths(branch="dev") == {"b"}
@@ -322,7 +322,7 @@ def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_a
     Holds.arrived, Holds.go = Event(), Event()
     owner.create()
     owner.create("held")
-    queue = owner.kernel._queue_of("main")
+    queue = owner.kernel._find_queue("main")
 
     def stream(name: str) -> RequestOutcome:
         assert Holds.arrived.wait(30)
@@ -341,7 +341,7 @@ def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_a
 
     _, *outcomes, _ = at_once(held, partial(stream, "a"), partial(stream, "b"), let_go)
     assert sorted(len(one.commits) for one in outcomes) == [0, 1]
-    assert {one.head for one in outcomes} == {owner.kernel.references.get("main").head}
+    assert {one.head for one in outcomes} == {owner.kernel.references.get_reference("main").head}
     assert owner.line().latest == 1
     owner.close()
 
@@ -351,7 +351,7 @@ def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
 ) -> None:
     content = owner.create(partition_by=["day"])
     data = write_commit([add("good", "x")])
-    owner.places.at(content.location).create("_penstock/bodies/mine.json", data)
+    owner.places.open_place(content.location).create("_penstock/bodies/mine.json", data)
     owner.commit(ActionsBodyFile("_penstock/bodies/mine.json", len(data), hashlib.sha256(data).digest()))
     (Path(content.location) / "_penstock/bodies/mine.json").write_bytes(data.replace(b"good", b"evil"))
     with pytest.raises(
@@ -384,11 +384,11 @@ def test_a_branch_that_was_moved_to_another_line_of_the_same_length_is_looked_at
     owner.branch("else")
     owner.commit([add("x")], branch="dev")
     owner.commit([add("y")], branch="else")
-    target = owner.kernel.references.get("else").head
+    target = owner.kernel.references.get_reference("else").head
     with pytest.raises(InvalidContent, match="is not in the table"):
         rounds(
             owner,
-            lambda: other.kernel.references.assign("dev", target),
+            lambda: other.kernel.references.assign_reference("dev", target),
             lambda: owner.commit([remove("x")], branch="dev", version=version),
         )
     assert owner.paths(branch="dev") == {"a", "y"}

@@ -16,13 +16,13 @@ from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJourn
 
 
 def append_lines(rights: CallerRights, call: AppendLines) -> Commit:
-    keys = rights.caller.require(Role.WRITE, rights.or_default(call.branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.or_default(call.branch))
     rights.caller.require_key(keys, Role.WRITE, call.key)
     return rights.do(call)
 
 
 def read_journal(rights: CallerRights, call: ReadJournal) -> Journal:
-    at, keys = rights.read(call.at, call.via)
+    at, keys = rights.find_readable_keys(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(msgspec.structs.replace(call, at=at))
 

@@ -9,7 +9,7 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, Unknown
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 from penstock.model.encoding import encode
 
 CONTENT_TYPE: Final = "JOURNAL"
@@ -21,7 +21,7 @@ class JournalState(msgspec.Struct, frozen=True, array_like=True):
     version: int = 0
 
 
-_decode = msgpack_decoder(JournalState).decode
+_decode = get_msgpack_decoder(JournalState).decode
 
 
 def state_of(content: AnyContent | None) -> JournalState:

@@ -63,7 +63,7 @@ class JournalPlugin(FormatPlugin):
             fingerprint=lambda: request_digest(call),
         )
         commit = outcome.commits[-1]
-        return Commit.of(commit, outcome.newest or kernel.history.commit(commit))
+        return Commit.from_stored(commit, outcome.newest or kernel.history.read_commit(commit))
 
     def _read(self, call: ReadJournal) -> Journal:
         content = self.lake.content_at(self.lake.commit_of(call.at), call.key)

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.kernel.format import AppliedChange, Format, FormatRefused, Table, blob
 from penstock.model.content import AnyContent, Unknown
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -25,7 +25,7 @@ class Append(msgspec.Struct, frozen=True, array_like=True):
     """If the lines answer what was read: the version of the journal then."""
 
 
-_decode = msgpack_decoder(Append).decode
+_decode = get_msgpack_decoder(Append).decode
 
 
 def append(key: Key, lines: Sequence[str], read_version: int | None = None) -> Change:

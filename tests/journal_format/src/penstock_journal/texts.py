@@ -29,7 +29,7 @@ class JournalTexts:
     def place(self) -> Place:
         if not self._lake.warehouse:
             raise InvalidRequest("the lake has no warehouse, where texts of journals are published")
-        return self._lake.places.at(f"{self._lake.warehouse}/{FOLDER}")
+        return self._lake.places.open_place(f"{self._lake.warehouse}/{FOLDER}")
 
     def publish(self, content: AnyContent) -> None:
         """Write the text of a version. It does no harm to do it again."""
@@ -53,7 +53,7 @@ class JournalTexts:
         if not self._lake.warehouse:
             return SweptFiles()
         needed = {name_text(content) for _, content in self.newest()}
-        before_us = self._lake.kernel.clock() - self._lake.kernel.graces.of_the_past().data_us
+        before_us = self._lake.kernel.clock() - self._lake.kernel.graces.find_past_grace().data_us
         kept = waiting = 0
         old: list[BucketEntry] = []
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import CommittedTable, TableCommitResult
-from penstock.lake.row_input import arrow_rows
+from penstock.lake.row_input import to_arrow_stream
 from penstock.lake.table_writer import RowWrite, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
 from penstock_journal.calls import AppendLines, Journal, ReadJournal
@@ -41,7 +41,7 @@ class JournalView:
 
     def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> TableCommitResult:
         """Add the lines of a column `line`."""
-        rows = pa.table(arrow_rows(data))
+        rows = pa.table(to_arrow_stream(data))
         call = AppendLines(
             key=self._table.key,
             lines=tuple(rows.column("line").to_pylist()),

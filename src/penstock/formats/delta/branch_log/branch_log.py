@@ -26,7 +26,7 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.protocol.names import StagedName
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.format import blob
-from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.encoding import ObjectId, encode, hash_parts, make_decoder
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import SCRATCH
 
@@ -336,7 +336,7 @@ def uuid_of(hashed: bytes) -> bytes:
 
 def is_named_after(version: int, entry: BranchLogEntry, head: bytes, body: bytes) -> bool:
     """Whether an entry got its name from these very bytes, as every one does that has a body."""
-    composed = digest("delta", version.to_bytes(8, "big"), head, hashlib.sha256(body).digest())
+    composed = hash_parts("delta", version.to_bytes(8, "big"), head, hashlib.sha256(body).digest())
     whole = hashlib.sha256(head)  # of a commit that was given as a whole, and only kept in two parts
     whole.update(body)
     return entry.uuid in (uuid_of(composed), uuid_of(whole.digest()))
@@ -393,12 +393,12 @@ _TIP: Final = re.compile(r"(-1|[0-9]{1,19})(?:-([0-9a-f]{32})-([0-9a-f]{32}))?")
 _VERSION_MAX: Final = 2**63 - 1
 _SHOWN_MAX: Final = 100
 
-_decode_line = decoder(BranchLog).decode
-_decode_held = decoder(CommitRecord).decode
-_decode_declared = decoder(TableDefinition).decode
-_decode_entries = decoder(tuple[BranchLogEntry, ...]).decode
-_decode_runs = decoder(tuple[BranchLogSegment, ...]).decode
-_decode_versions = decoder(tuple[int, ...]).decode
+_decode_line = make_decoder(BranchLog).decode
+_decode_held = make_decoder(CommitRecord).decode
+_decode_declared = make_decoder(TableDefinition).decode
+_decode_entries = make_decoder(tuple[BranchLogEntry, ...]).decode
+_decode_runs = make_decoder(tuple[BranchLogSegment, ...]).decode
+_decode_versions = make_decoder(tuple[int, ...]).decode
 
 
 def _run(

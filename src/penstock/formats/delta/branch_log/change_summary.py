@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey
 from penstock.formats.delta.rows.file_addresses import check_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.kernel.format import PrepareAgain, Table
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.merges import ChangeSummary
 from penstock.model.nessie import DeltaTable
 
@@ -137,7 +137,7 @@ class _Statistics(msgspec.Struct, rename="camel"):
     num_records: int | None = None
 
 
-_decode_statistics = json_decoder(_Statistics).decode
+_decode_statistics = get_json_decoder(_Statistics).decode
 
 
 def _sum_if_known(numbers: Iterable[int | None]) -> int | None:

@@ -165,7 +165,7 @@ def _stage_attempt(
     if terms != CommitTerms():
         held, packed = keep(CommitRecord(terms))
         blobs[held] = packed
-    place = commits.places.at(content.location)
+    place = commits.places.open_place(content.location)
     for uuid in _attempt_file_names(begun.proposal.intent.uuid, data):
         entry = BranchLogEntry(uuid, len(data), time_ms, line_id(table, content.id), held)
         if stage(place, entry.name(begun.version), data):

@@ -84,7 +84,7 @@ class Commits:
         }
         missing = {key: name for key, name in keys.items() if self._memory.get(key) is None}
         if table.may_read and len(missing) > 1:
-            contents = self.places.at(location).read(missing.values())
+            contents = self.places.open_place(location).read(missing.values())
             for key, data in zip(missing, contents, strict=True):
                 if data is not None:
                     self._memory.put(key, _CachedCommit(data))
@@ -201,7 +201,7 @@ class Commits:
         return self._read(location, version, names, entry.size)
 
     def _read_published(self, location: str, version: int) -> bytes:
-        (data,) = self.places.at(location).read([str(CommitName(version))])
+        (data,) = self.places.open_place(location).read([str(CommitName(version))])
         if data is None:
             raise VersionNotFound(
                 f"version {version} of the table {location} is no longer in its log",
@@ -212,7 +212,7 @@ class Commits:
 
     def _read(self, location: str, version: int, names: Sequence[str], size: int | None = None) -> bytes:
         """The first of some files that exists."""
-        place = self.places.at(location)
+        place = self.places.open_place(location)
         for name in names:
             (data,) = place.read([name])
             if data is None:
@@ -292,7 +292,7 @@ def parse_terms(info: CommitInfo | None) -> CommitTerms | None:
         return BLIND
     if REPLACES in info.fields:
         try:
-            replaces = decoders.convert(info.fields[REPLACES], ReplacedPartitions)
+            replaces = decoders.convert_value(info.fields[REPLACES], ReplacedPartitions)
         except msgspec.ValidationError:
             return None
         return CommitTerms(DeltaReads(whole_table=not replaces.blindly), replaces.partitions)

@@ -30,8 +30,8 @@ from penstock.formats.delta.branch_log.commits import REPLACES, Commits, Replace
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, write_action
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
-from penstock.model.decoders import json_decoder
-from penstock.model.encoding import digest, encode
+from penstock.model.decoders import get_json_decoder
+from penstock.model.encoding import encode, hash_parts
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
@@ -85,7 +85,7 @@ def compose(
     if len(head) > HELD_MAX_BYTES:
         raise PrepareAgain
     if isinstance(lines, CommitBody):
-        name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
+        name = hash_parts("delta", version.to_bytes(8, "big"), head, lines.sha256)
         composed = _compose_entry(table, content, name, time_ms, CommitRecord(terms, head), lines)
         if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
             commits.remember(content.location, version, composed.entry, head + whole)
@@ -120,7 +120,7 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> C
         raise PrepareAgain
     sha256 = hashlib.sha256(lines).digest()
     body = CommitBody(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
-    if DRY_RUN not in table.notes and not stage(commits.places.at(location), body.name, lines):
+    if DRY_RUN not in table.notes and not stage(commits.places.open_place(location), body.name, lines):
         raise InvalidContent(
             f"{body.name} of the table {location} does not have the content that its name stands for\n  Move "
             "it away, and write again: that creates the right file.",
@@ -156,7 +156,7 @@ def stage(place: Place, name: str, data: bytes) -> bool:
 
 def line_id(table: Table, identity: UUID) -> bytes:
     """The line that a branch writes a table to: nothing for the default branch, whose log is the table's."""
-    return b"" if table.is_default else digest("line", table.incarnation, identity.bytes)[:16]
+    return b"" if table.is_default else hash_parts("line", table.incarnation, identity.bytes)[:16]
 
 
 def _compose_entry(
@@ -247,7 +247,7 @@ def _count_rows(files: Iterable[Add | Remove]) -> int | None:
     count = 0
     for file in files:
         try:
-            rows = json_decoder(_FileRows).decode(file.stats).num_records if file.stats else None
+            rows = get_json_decoder(_FileRows).decode(file.stats).num_records if file.stats else None
         except msgspec.MsgspecError:
             return None
         if rows is None:

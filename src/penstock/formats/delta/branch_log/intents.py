@@ -16,7 +16,7 @@ from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.format import Table
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.encoding import decoder, encode
+from penstock.model.encoding import encode, make_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 
@@ -125,7 +125,7 @@ class ResyncIntent(msgspec.Struct, frozen=True, array_like=True, tag="resync", k
 
 Intent: TypeAlias = CommitIntent | CreateIntent | AdoptIntent | SettleIntent | ReleaseIntent | ResyncIntent
 
-decode_intent = decoder(Intent).decode
+decode_intent = make_decoder(Intent).decode
 
 
 def change(key: Key | str, intent: Intent) -> Change:

@@ -21,7 +21,7 @@ from penstock.formats.delta.branch_log.prepared_table import parted_at, steps, s
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import LaterCommit, LaterCommitLookup, Table
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.nessie import DeltaTable
 
 MERGE_INFO: Final = {"operation": MERGED, "operationParameters": {}}
@@ -75,7 +75,7 @@ class LaterVersion(NamedTuple):
     def held_in(self) -> frozenset[str]:
         """Other files that hold rows which it brought again."""
         try:
-            return frozenset(json_decoder(list[str]).decode(self._read_parameter(HELD_IN) or "[]"))
+            return frozenset(get_json_decoder(list[str]).decode(self._read_parameter(HELD_IN) or "[]"))
         except msgspec.MsgspecError:
             return frozenset()
 

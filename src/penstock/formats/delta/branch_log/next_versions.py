@@ -46,7 +46,7 @@ from penstock.formats.delta.protocol.row_ids import (
     number_files,
 )
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import AppliedChange, FormatRefused, Table, reader_with
+from penstock.kernel.format import AppliedChange, FormatRefused, Table, make_object_reader
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
@@ -261,7 +261,7 @@ def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[A
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
-    return msgspec.structs.replace(table, read=reader_with(table.read, blobs))
+    return msgspec.structs.replace(table, read=make_object_reader(table.read, blobs))
 
 
 def stamp(table: Table, now_ms: int) -> int:

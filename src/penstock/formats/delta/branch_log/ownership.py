@@ -52,8 +52,8 @@ from penstock.formats.delta.protocol.properties import (
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY, asked_features
 from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, name_row_columns
 from penstock.formats.rows.schema import parse_schema
-from penstock.model.decoders import json_decoder
-from penstock.storage.locations import without_secrets
+from penstock.model.decoders import get_json_decoder
+from penstock.storage.locations import hide_secrets
 
 PENSTOCK: Final = "penstock"
 """The owner's name in every table that a lake owns."""
@@ -92,7 +92,7 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
         if noted:
             identity[NOTED] = noted
         if self.url and not self.url.startswith("memory:"):
-            identity["at"] = without_secrets(self.url)
+            identity["at"] = hide_secrets(self.url)
         return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(identity, order="sorted").decode()}
 
     def owns(self, owner: TableOwner | None) -> bool:
@@ -154,7 +154,7 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
     if name is None:
         return None
     try:
-        return TableOwner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
+        return TableOwner(name, {} if conf is None else get_json_decoder(dict[str, str]).decode(conf))
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise InvalidTable(
             f"{table} is invalid: the property '{OWNER_CONF}' is not a JSON object of texts: {problem}",

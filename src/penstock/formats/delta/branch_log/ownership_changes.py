@@ -120,7 +120,7 @@ def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None
 
 def _check_unused(commits: Commits, intent: CreateIntent) -> None:
     """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
-    first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
+    first, second = commits.places.open_place(intent.location).read([str(CommitName(0)), str(CommitName(1))])
     if second is not None or (first is not None and first != intent.actions):
         raise FormatRefused(f"cannot be created: there is already a log at {intent.location}")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import CommitInfo
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 MERGED: Final = "MERGE BRANCH"
 """The operation that brings what was committed elsewhere."""
@@ -38,7 +38,7 @@ def read_operations(info: CommitInfo | None) -> tuple[PastOperation, ...]:
         parameters = {}
     if info.operation == MERGED and isinstance(text := parameters.get(OPERATIONS), str):
         try:
-            return tuple(json_decoder(list[PastOperation]).decode(text))
+            return tuple(get_json_decoder(list[PastOperation]).decode(text))
         except msgspec.MsgspecError:
             return ()
     user, time_ms = info.fields.get("userName"), info.fields.get("timestamp")

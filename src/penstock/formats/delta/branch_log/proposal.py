@@ -46,7 +46,7 @@ class DeltaProposal:
         data = intent.actions
         if isinstance(data, ActionsBodyFile):
             self.body = CommitBody(data.name, data.sha256, data.size)
-            data = _read_body(key, places.at(location), data)
+            data = _read_body(key, places.open_place(location), data)
         self.info: CommitInfo | None = None
         """As the writer gave it, if it did."""
         self.info_line = b""

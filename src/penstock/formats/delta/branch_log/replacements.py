@@ -110,7 +110,7 @@ def _read_replacement_ids(field: str, info: CommitInfo | None) -> tuple[Replacem
     if info is None:
         return ()
     try:
-        return decoders.convert(info.fields.get(field, ()), tuple[Replacement, ...])
+        return decoders.convert_value(info.fields.get(field, ()), tuple[Replacement, ...])
     except msgspec.ValidationError:
         return ()
 

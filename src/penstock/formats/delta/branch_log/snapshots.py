@@ -73,7 +73,7 @@ class DeltaSnapshotCache:
                 self._kept.popitem(last=False)
 
     def _load(self, content: DeltaTable, line: BranchLog, read: Read) -> LogSnapshot:
-        files = PlaceFiles(self._places.at(content.location))
+        files = PlaceFiles(self._places.open_place(content.location))
         count = line.latest - line.published
         commits = dict(islice(self._tail(content, line.published, read), count))
         names = list(commits)

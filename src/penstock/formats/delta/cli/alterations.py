@@ -9,9 +9,15 @@ from typing import Any, Final, TypeVar
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import branch_option, group, key_argument, key_option, message_option
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.command_declaration import (
+    add_key_argument,
+    add_key_option,
+    add_message_option,
+    branch_option,
+    declare_group,
+)
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.answers import TableCommitResult
 
@@ -19,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
-@group("alter", examples="$ penstock delta alter set web.orders owner=sales")
+@declare_group("alter", examples="$ penstock delta alter set web.orders owner=sales")
 @click.pass_context
 def delta_alter(ctx: click.Context) -> None:
     """Change a Delta table: its properties, constraints, columns or description.
@@ -36,7 +42,7 @@ def alteration(name: str, examples: str) -> Callable[[F], F]:
 
     def declare(f: F) -> F:
         wrapped = delta_alter.command(name, prints=TableCommitResult, examples=examples)
-        wrapped(key_argument(branch_option(message_option(key_option(pass_call(f))))))
+        wrapped(add_key_argument(branch_option(add_message_option(add_key_option(pass_call(f))))))
         return f
 
     return declare
@@ -44,14 +50,16 @@ def alteration(name: str, examples: str) -> Callable[[F], F]:
 
 def _alter(call: CommandContext, key: str, change: str, *values: Any, **options: Any) -> None:
     """Do one change, and tell which version it made."""
-    ratified: TableCommitResult = getattr(call.open().delta, change)(key, *values, author=call.who, **options)
+    ratified: TableCommitResult = getattr(call.open_lake().delta, change)(
+        key, *values, author=call.commit_author, **options
+    )
 
     def text(screen: Screen) -> Iterator[str]:
-        commit = screen.paint(short(ratified.commit.id), "id")
-        name = screen.paint(printable(key), "strong")
+        commit = screen.style(shorten_id(ratified.commit.id), "id")
+        name = screen.style(escape_controls(key), "strong")
         yield f"changed {name} with version {ratified.version} (commit {commit})"
 
-    call.answer(lambda: ratified, text)
+    call.print_answer(lambda: ratified, text)
 
 
 def parse_path(text: str) -> tuple[str, ...]:

@@ -9,17 +9,17 @@ import click
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
 from penstock.cli.command_declaration import (
+    add_key_argument,
+    add_key_option,
+    add_message_option,
+    add_ref_option,
     branch_option,
-    group,
-    key_argument,
-    key_option,
-    message_option,
-    ref_option,
+    declare_group,
 )
 from penstock.cli.completions import complete_key
-from penstock.cli.rendering.backlogs import StatusLine, statuses
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.backlogs import StatusLine, format_statuses
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.alterations import delta_alter, parse_columns, parse_pairs
@@ -36,7 +36,7 @@ from penstock.formats.delta.lake.answers import CleanedLog, OwnershipResult, Tab
 from penstock.lake.answers import TableCommitResult
 
 
-@group(
+@declare_group(
     "delta",
     prints=ListPage[TableStatus],
     examples="$ penstock delta",
@@ -50,7 +50,7 @@ def delta(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(CommandContext)
-        _show_statuses(call, call.open().delta.status())
+        _show_statuses(call, call.open_lake().delta.status())
 
 
 # -- in and out --------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ $ penstock delta create web.orders day:date customer:string amount:double --part
 $ penstock delta create web.visits page:string seconds:double --location ./lake/warehouse/visits
 """,
 )
-@key_argument
+@add_key_argument
 @click.argument("columns_", metavar="NAME:TYPE...", nargs=-1, required=True)
 @click.option("--partition-by", metavar="NAME", multiple=True, help="A partition column. Repeatable.")
 @click.option(
@@ -77,8 +77,8 @@ $ penstock delta create web.visits page:string seconds:double --location ./lake/
 @click.option("--location", metavar="PATH", help="The location of the table. [a new folder in the warehouse]")
 @sole_writer_option
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def delta_create(
     call: CommandContext,
@@ -97,7 +97,7 @@ def delta_create(
     TYPE is one of Delta's: string, long, integer, short, byte, double, float, boolean, date, timestamp,
     timestamp_ntz, binary, decimal(10,2).
     """
-    made = call.open().delta.create_empty(
+    made = call.open_lake().delta.create_empty(
         key,
         parse_columns(columns_),
         partition_by=partition_by,
@@ -106,7 +106,7 @@ def delta_create(
         sole_writer=sole_writer,
         branch=branch,
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
     show_handed_table(call, made, "created")
@@ -122,11 +122,11 @@ $ penstock delta clone web.orders web.orders_first --version 0
 )
 @click.argument("source", metavar="SOURCE", shell_complete=complete_key)
 @click.argument("target", metavar="TARGET")
-@ref_option
+@add_ref_option
 @click.option("--version", type=int, help="A version of the source. [the latest that it has there]")
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def delta_clone(
     call: CommandContext,
@@ -143,14 +143,14 @@ def delta_clone(
     It is a shallow clone: no file is copied, and the two tables go their own ways from then on. The clone's
     rows stay readable whatever becomes of the source: sweeps leave files that a clone needs.
     """
-    made = call.open().delta.clone(
+    made = call.open_lake().delta.clone(
         source,
         target,
         ref=ref,
         version=version,
         branch=branch,
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
     show_handed_table(call, made, "cloned")
@@ -170,12 +170,12 @@ delta.add_command(delta_convert)
 @pass_call
 def delta_status(call: CommandContext, key: str | None) -> None:
     """Show the published versions of Delta tables: of all on the default branch, or of KEY."""
-    _show_statuses(call, call.open().delta.status(key))
+    _show_statuses(call, call.open_lake().delta.status(key))
 
 
 def _show_statuses(call: CommandContext, statuses: Sequence[TableStatus]) -> None:
-    call.answer(
-        lambda: ListPage.of(statuses),
+    call.print_answer(
+        lambda: ListPage.from_items(statuses),
         lambda screen: _format_statuses(screen, statuses),
     )
 
@@ -192,7 +192,7 @@ def _format_statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[s
         for table in found
     ]
     nothing = "no Delta tables. 'penstock delta create' makes one, 'penstock delta adopt' takes one over"
-    return statuses(screen, lines, nothing)
+    return format_statuses(screen, lines, nothing)
 
 
 @delta.command(
@@ -208,7 +208,7 @@ def delta_publish(call: CommandContext, key: str | None) -> None:
     The lake publishes by itself; use this command after an interruption or a failure of storage. A problem
     with one table does not stop the others.
     """
-    lake, problems = call.open(), list[PenstockError]()
+    lake, problems = call.open_lake(), list[PenstockError]()
     if key is not None:
         lake.delta.publish(key)
     else:
@@ -218,12 +218,12 @@ def delta_publish(call: CommandContext, key: str | None) -> None:
             if isinstance(published_table, PenstockError)
         ]
     status = lake.delta.status(key)
-    call.answer(
-        lambda: ListPage.of(status),
+    call.print_answer(
+        lambda: ListPage.from_items(status),
         lambda screen: _format_statuses(screen, status),
     )
     for problem in problems[1:]:
-        call.note(problem.message)
+        call.print_note(problem.message)
     if problems:
         raise problems[0]
 
@@ -232,15 +232,15 @@ def delta_publish(call: CommandContext, key: str | None) -> None:
 
 
 @delta.command("checkpoint", prints=WrittenFile, examples="$ penstock delta checkpoint web.orders")
-@key_argument
+@add_key_argument
 @pass_call
 def delta_checkpoint(call: CommandContext, key: str) -> None:
     """Write a checkpoint of KEY's newest published version, so that readers need not read earlier commits."""
-    _show_written_file(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
+    _show_written_file(call, call.open_lake().delta.checkpoint(key), "there is a checkpoint of")
 
 
 @delta.command("compact-log", prints=WrittenFile, examples="$ penstock delta compact-log web.orders")
-@key_argument
+@add_key_argument
 @click.option(
     "--first", type=int, metavar="VERSION", help="The first version. [the one after the newest checkpoint]"
 )
@@ -250,20 +250,20 @@ def delta_checkpoint(call: CommandContext, key: str) -> None:
 @pass_call
 def delta_compact_log(call: CommandContext, key: str, first: int | None, last: int | None) -> None:
     """Compact published commits of KEY's log into one file. Data files stay."""
-    _show_written_file(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
+    _show_written_file(call, call.open_lake().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
 def _show_written_file(call: CommandContext, written: WrittenFile, nothing: str) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 
-    call.answer(lambda: written, text)
+    call.print_answer(lambda: written, text)
 
 
 @delta.command("repair", prints=TableCommitResult | None, examples="$ penstock delta repair web.orders")
-@key_argument
+@add_key_argument
 @branch_option
-@message_option
+@add_message_option
 @pass_call
 def delta_repair(call: CommandContext, key: str, branch: str | None, message: str | None) -> None:
     """Repair metadata of the Delta table KEY that other engines refuse, if Penstock 0.1 wrote it.
@@ -273,21 +273,21 @@ def delta_repair(call: CommandContext, key: str, branch: str | None, message: st
     file statistics to 0.0, because DuckDB skips rows otherwise. It commits one version without rows, or
     nothing if there is nothing to repair.
     """
-    repaired = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
+    repaired = call.open_lake().delta.repair(key, branch=branch, message=message, author=call.commit_author)
 
     def text(screen: Screen) -> Iterator[str]:
-        name = screen.paint(printable(key), "strong")
+        name = screen.style(escape_controls(key), "strong")
         if repaired is None:
             yield f"{name} needs no repair"
         else:
-            commit = screen.paint(short(repaired.commit.id), "id")
+            commit = screen.style(shorten_id(repaired.commit.id), "id")
             yield f"repaired {name} with version {repaired.version} (commit {commit})"
 
-    call.answer(lambda: repaired, text)
+    call.print_answer(lambda: repaired, text)
 
 
 @delta.command("clean-log", prints=CleanedLog, examples="$ penstock delta clean-log web.orders --dry-run")
-@key_argument
+@add_key_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @pass_call
 def delta_clean_log(call: CommandContext, key: str, dry_run: bool) -> None:
@@ -296,14 +296,15 @@ def delta_clean_log(call: CommandContext, key: str, dry_run: bool) -> None:
     Data files stay: 'penstock sweep' removes those. Versions that a retained commit of the lake needs stay
     too: 'penstock horizon' sets how many commits are retained.
     """
-    cleaned = call.open().delta.clean_log(key, dry_run=dry_run)
+    cleaned = call.open_lake().delta.clean_log(key, dry_run=dry_run)
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would remove" if dry_run else "removed"
-        yield f"{word} {format_count(len(cleaned.names), 'file')} of {screen.paint(printable(key), 'strong')}"
-        yield from (f"  {printable(name)}" for name in cleaned.names)
+        table = screen.style(escape_controls(key), "strong")
+        yield f"{word} {format_count(len(cleaned.names), 'file')} of {table}"
+        yield from (f"  {escape_controls(name)}" for name in cleaned.names)
 
-    call.answer(lambda: cleaned, text)
+    call.print_answer(lambda: cleaned, text)
 
 
 delta.add_command(delta_alter)

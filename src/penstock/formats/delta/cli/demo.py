@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 def show_rows_demo(story: Story) -> bool:
     """Two tables, appended to on a branch, merged at one instant; whether it could be told."""
     if not _is_installed("pyarrow"):
-        story.say("This goes on with Delta tables that have rows after: pip install 'penstock[delta]'")
+        story.print_line("This goes on with Delta tables that have rows after: pip install 'penstock[delta]'")
         return False
-    story.chapter("Tables with rows: Delta tables whose commits the lake decides")
-    story.python(create_tables, pa="pyarrow")
-    story.run("delta cat shop.orders")
-    story.chapter("Both get rows on a branch, in one commit")
-    story.python(append_to_both, pa="pyarrow")
-    story.run("delta cat shop.orders --ref monday")
-    story.run("diff main monday")
-    story.chapter("A merge brings both to main at one instant, and publishes them")
-    story.run("merge monday --into main")
-    story.run("delta status")
+    story.show_chapter("Tables with rows: Delta tables whose commits the lake decides")
+    story.run_step(create_tables, pa="pyarrow")
+    story.run_command("delta cat shop.orders")
+    story.show_chapter("Both get rows on a branch, in one commit")
+    story.run_step(append_to_both, pa="pyarrow")
+    story.run_command("delta cat shop.orders --ref monday")
+    story.run_command("diff main monday")
+    story.show_chapter("A merge brings both to main at one instant, and publishes them")
+    story.run_command("merge monday --into main")
+    story.run_command("delta status")
     if _is_installed("deltalake"):
-        story.chapter("So programs that know nothing of Penstock see them, too")
-        story.python(read_elsewhere, deltalake="deltalake")
+        story.show_chapter("So programs that know nothing of Penstock see them, too")
+        story.run_step(read_elsewhere, deltalake="deltalake")
     return True
 
 

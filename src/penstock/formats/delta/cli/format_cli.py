@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
-from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.screen import escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
@@ -37,7 +37,7 @@ class DeltaCli(FormatCli):
         line = line_of(content)
         return [
             ("id", str(content.id)),
-            ("location", printable(content.location)),
+            ("location", escape_controls(content.location)),
             ("version", str(line.latest)),
             ("published", f"version {line.published} or later" if line.published >= 0 else ""),
             ("phase", "" if line.phase == "owned" else line.phase),
@@ -72,7 +72,7 @@ def _read_commits(table: Table, before: AnyContent | None, after: DeltaTable) ->
     if last < first:
         return []
     log = table.get_commits(first, last)
-    files = list(commits_of(log, table.lake.places.at(log.location), range(first, last + 1)))
+    files = list(commits_of(log, table.lake.places.open_place(log.location), range(first, last + 1)))
     if any(file.data is None for file in files):
         return []
     return [[line.action for line in parse_commit(file.data or b"")] for file in files]

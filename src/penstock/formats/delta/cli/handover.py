@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import click
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, key_option, message_option
+from penstock.cli.command_declaration import add_key_option, add_message_option, declare_command
 from penstock.cli.completions import complete_key
 from penstock.cli.progress import ProgressBar
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import format_count, size
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_count, format_size
 from penstock.errors import TableConflict, Unavailable, UnsupportedFeature
 from penstock.formats.delta.lake.answers import (
     BulkOwnershipResult,
@@ -48,7 +48,7 @@ STATUS = {
 """The exit status if this came of a table; the first one counts."""
 
 
-@command(
+@declare_command(
     "adopt",
     prints=OwnershipResult | BulkOwnershipResult,
     examples="""
@@ -66,8 +66,8 @@ $ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
     "--dry-run", is_flag=True, help="With --recursive: show what would be adopted, and change nothing."
 )
 @sole_writer_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def delta_adopt(
     call: CommandContext,
@@ -92,19 +92,19 @@ def delta_adopt(
     if not recursive:
         if namespace is not None or dry_run:
             raise click.UsageError("--namespace and --dry-run can only be used with --recursive")
-        made = call.open().delta.adopt(
+        made = call.open_lake().delta.adopt(
             path,
             key,
             sole_writer=sole_writer,
             message=message,
-            author=call.who,
+            author=call.commit_author,
             idempotency_key=idempotency_key,
         )
         show_handed_table(call, made, "adopted")
         return
     if key is not None or idempotency_key is not None:
         raise click.UsageError("--table and --idempotency-key cannot be used with --recursive")
-    lake = call.open()
+    lake = call.open_lake()
     with ProgressBar(call.json) as bar:
         adopted = lake.delta.adopt_all(
             path,
@@ -113,12 +113,12 @@ def delta_adopt(
             dry_run=dry_run,
             progress=bar,
             message=message,
-            author=call.who,
+            author=call.commit_author,
         )
     _show_handed_tables(call, adopted, "adopted", f"no Delta tables below {path}")
 
 
-@command(
+@declare_command(
     "convert",
     prints=ConvertedFolder,
     examples="""
@@ -139,8 +139,8 @@ $ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:
 )
 @click.option("--dry-run", is_flag=True, help="Show the table that would be created, and change nothing.")
 @sole_writer_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def delta_convert(
     call: CommandContext,
@@ -164,7 +164,7 @@ def delta_convert(
         if not (column and colon and kind):
             raise click.BadParameter(f"{partition!r} is not COLUMN:TYPE, such as day:date")
         types[column] = kind
-    lake = call.open()
+    lake = call.open_lake()
     with ProgressBar(call.json) as bar:
         converted = lake.delta.convert(
             path,
@@ -174,30 +174,30 @@ def delta_convert(
             dry_run=dry_run,
             progress=bar,
             message=message,
-            author=call.who,
+            author=call.commit_author,
             idempotency_key=idempotency_key,
         )
-    call.answer(lambda: converted, lambda screen: _show_converted(screen, converted))
+    call.print_answer(lambda: converted, lambda screen: _show_converted(screen, converted))
 
 
 def _show_converted(screen: Screen, converted: ConvertedFolder) -> Iterator[str]:
-    name = screen.paint(printable(str(converted.key)), "strong")
+    name = screen.style(escape_controls(str(converted.key)), "strong")
     if converted.repeated:
         yield f"{name} is already converted"
         return
     counts = f"{format_count(converted.files, 'file')}, {format_count(converted.rows, 'row')}"
     if converted.dry_run:
-        yield f"would convert {counts}, {size(converted.size_bytes)} to {name}"
+        yield f"would convert {counts}, {format_size(converted.size_bytes)} to {name}"
     else:
-        commit = screen.paint(short(converted.commit), "id")
-        yield f"converted {counts}, {size(converted.size_bytes)} to {name} (commit {commit})"
+        commit = screen.style(shorten_id(converted.commit), "id")
+        yield f"converted {counts}, {format_size(converted.size_bytes)} to {name} (commit {commit})"
     for field in parse_schema(converted.schema).fields:
         kind = field.type if isinstance(field.type, str) else field.type.__struct_config__.tag
         note = "  partition column" if field.name in converted.partition_by else ""
-        yield f"  {printable(field.name)} {kind}{note}"
+        yield f"  {escape_controls(field.name)} {kind}{note}"
 
 
-@command(
+@declare_command(
     "release",
     prints=OwnershipResult | BulkOwnershipResult,
     examples="""
@@ -209,8 +209,8 @@ $ penstock delta release --all --namespace web --dry-run
 @click.option("--all", "every", is_flag=True, help="All Delta tables of the default branch.")
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="With --all: show what would be released, and change nothing.")
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def delta_release(
     call: CommandContext,
@@ -233,35 +233,40 @@ def delta_release(
         raise click.UsageError("--namespace and --dry-run can only be used with --all")
     if every and idempotency_key is not None:
         raise click.UsageError("--idempotency-key cannot be used with --all")
-    lake = call.open(catch_up=True)
+    lake = call.open_lake(catch_up=True)
     if key is not None:
-        made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
+        made = lake.delta.release(
+            key, message=message, author=call.commit_author, idempotency_key=idempotency_key
+        )
         show_handed_table(call, made, "released")
         return
     with ProgressBar(call.json) as bar:
         released = lake.delta.release_all(
-            namespace, dry_run=dry_run, progress=bar, message=message, author=call.who
+            namespace, dry_run=dry_run, progress=bar, message=message, author=call.commit_author
         )
     _show_handed_tables(call, released, "released", "no Delta tables")
 
 
 def show_handed_table(call: CommandContext, created: OwnershipResult, operation: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
-        name, place = screen.paint(printable(str(created.key)), "strong"), printable(created.location)
-        commit = screen.paint(short(created.commit), "id")
+        name, place = (
+            screen.style(escape_controls(str(created.key)), "strong"),
+            escape_controls(created.location),
+        )
+        commit = screen.style(shorten_id(created.commit), "id")
         if created.repeated:
             yield f"{name} is already {operation}, at version {created.version}"
         else:
             yield f"{operation} {name} with version {created.version} (commit {commit})"
         yield f"  {place}"
 
-    call.answer(lambda: created, text)
+    call.print_answer(lambda: created, text)
 
 
 def _show_handed_tables(
     call: CommandContext, handed_over: BulkOwnershipResult, verb: str, nothing: str
 ) -> None:
-    call.answer(lambda: handed_over, lambda screen: _handed_over(screen, handed_over, verb, nothing))
+    call.print_answer(lambda: handed_over, lambda screen: _handed_over(screen, handed_over, verb, nothing))
     outcomes = {table.outcome for table in handed_over.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)
     if status:
@@ -269,11 +274,11 @@ def _show_handed_tables(
 
 
 def _handed_over(screen: Screen, handed_over: BulkOwnershipResult, word: str, nothing: str) -> Iterator[str]:
-    yield from columns(screen, [_handed_over_row(table) for table in handed_over.tables], flexible=4)
+    yield from align_columns(screen, [_handed_over_row(table) for table in handed_over.tables], flexible=4)
     for table in handed_over.tables:
         if table.problem:
             first, *more = table.problem.splitlines()
-            yield f"{printable(table.location)}: {first}"
+            yield f"{escape_controls(table.location)}: {first}"
             yield from more
     counts = Counter(table.outcome for table in handed_over.tables)
     verb = f"would be {word}" if handed_over.dry_run else word
@@ -286,8 +291,8 @@ def _handed_over_row(table: TableHandedOver) -> Row:
     kind = "bad" if table.problem else "dim"
     return [
         StyledText(table.outcome, kind),
-        StyledText(printable("" if table.key is None else str(table.key)), "strong"),
+        StyledText(escape_controls("" if table.key is None else str(table.key)), "strong"),
         f"v{table.version}" if table.version >= 0 else "",
-        ", ".join(map(printable, table.features)),
-        printable(table.location),
+        ", ".join(map(escape_controls, table.features)),
+        escape_controls(table.location),
     ]

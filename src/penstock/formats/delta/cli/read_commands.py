@@ -11,14 +11,14 @@ import msgspec
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, limit_option, ref_option
+from penstock.cli.command_declaration import add_limit_option, add_ref_option, declare_command
 from penstock.cli.completions import complete_key
-from penstock.cli.rendering.rows import rows as show_rows
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago
+from penstock.cli.rendering.rows import format_rows as show_rows
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age
 from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
-from penstock.formats.rows.row_values import as_json, list_rows
+from penstock.formats.rows.row_values import list_rows, to_json_value
 
 LOG_LIMIT = 20
 ROWS_LIMIT = 20
@@ -52,14 +52,14 @@ class DeltaRows(msgspec.Struct, frozen=True, kw_only=True):
 table_argument = click.argument("table", metavar="KEY|PATH", shell_complete=complete_key)
 
 
-@command(
+@declare_command(
     "log",
     prints=ListPage[PastVersion],
     examples="$ penstock delta log web.orders\n$ penstock delta log ./lake/warehouse/visits",
 )
 @table_argument
-@ref_option
-@limit_option(LOG_LIMIT)
+@add_ref_option
+@add_limit_option(LOG_LIMIT)
 @pass_call
 def delta_log(call: CommandContext, table: str, ref: str | None, limit: int) -> None:
     """Show the versions of a Delta table, newest first.
@@ -73,19 +73,21 @@ def delta_log(call: CommandContext, table: str, ref: str | None, limit: int) -> 
         rows: list[Row] = [
             [
                 StyledText(f"v{past.version}", "strong"),
-                printable(_describe_operation(past)),
-                StyledText(printable(past.user), "dim"),
+                escape_controls(_describe_operation(past)),
+                StyledText(escape_controls(past.user), "dim"),
                 "" if past.is_published else StyledText("not published", "warning"),
-                StyledText(ago(past.timestamp, screen.now) if past.timestamp is not None else "", "dim"),
+                StyledText(
+                    format_age(past.timestamp, screen.now) if past.timestamp is not None else "", "dim"
+                ),
             ]
             for past in versions
         ]
-        yield from columns(screen, rows, flexible=1)
+        yield from align_columns(screen, rows, flexible=1)
 
-    call.answer(lambda: ListPage.of(versions), text)
+    call.print_answer(lambda: ListPage.from_items(versions), text)
 
 
-@command(
+@declare_command(
     "cat",
     prints=DeltaRows,
     examples="""
@@ -95,7 +97,7 @@ $ penstock delta cat ./lake/warehouse/visits --version 0
 """,
 )
 @table_argument
-@ref_option
+@add_ref_option
 @click.option("--version", type=int, metavar="VERSION", help="The version to show. [the latest one]")
 @click.option(
     "--timestamp", metavar="TIME", help="The version that was the newest at this time, in ISO 8601."
@@ -104,7 +106,7 @@ $ penstock delta cat ./lake/warehouse/visits --version 0
     "--where", metavar="CONDITION", help="Only rows that match this condition, such as amount > 10."
 )
 @click.option("--columns", "names", metavar="NAME,...", help="Only these columns.")
-@limit_option(ROWS_LIMIT)
+@add_limit_option(ROWS_LIMIT)
 @pass_call
 def delta_cat(
     call: CommandContext,
@@ -126,12 +128,12 @@ def delta_cat(
     chosen = [name.strip() for name in names.split(",")] if names else None
     head = snapshot.head(limit, chosen, where)
     header, rows = tuple(head.schema.names), list_rows(head)
-    call.answer(
+    call.print_answer(
         lambda: DeltaRows(
             key=table,
             version=snapshot.version,
             columns=header,
-            rows=tuple(dict(zip(header, map(as_json, row), strict=True)) for row in rows),
+            rows=tuple(dict(zip(header, map(to_json_value, row), strict=True)) for row in rows),
         ),
         lambda screen: show_rows(screen, header, rows),
     )
@@ -162,7 +164,7 @@ def _read_table(
 ) -> TableSnapshot:
     """A version of a table, which is named by its key in the lake or by its location."""
     if not is_location(table):
-        return call.open().table(table, ref).snapshot(version, timestamp)
+        return call.open_lake().table(table, ref).snapshot(version, timestamp)
     if ref is not None:
         raise click.UsageError("--ref can only be used with a table of the lake, not with PATH")
     from penstock.formats.delta.lake.table_opener import read_delta

@@ -9,16 +9,16 @@ import click
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command
+from penstock.cli.command_declaration import declare_command
 from penstock.cli.completions import complete_key
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.lake.answers import RecoveredTable
 from penstock.model.keys import Key
 
 
-@command(
+@declare_command(
     "recover",
     prints=ListPage[RecoveredTable],
     examples="""
@@ -58,7 +58,7 @@ def delta_recover(
         raise click.UsageError(f"give the lake that was lost: {_named_lake(paths[0])}")
     if key is not None and (prefix is not None or len(paths) > 1):
         raise click.UsageError("--table needs one PATH, and cannot be used with --prefix")
-    lake, recovered_tables = call.open(), list[RecoveredTable]()
+    lake, recovered_tables = call.open_lake(), list[RecoveredTable]()
     try:
         for place in paths:
             chosen = key if prefix is None else Key(*Key.parse(prefix), Path(place).absolute().name)
@@ -80,19 +80,20 @@ def _named_lake(path: str) -> str:
 
 
 def _show_recovered_tables(call: CommandContext, recovered_tables: Sequence[RecoveredTable]) -> None:
-    call.answer(
-        lambda: ListPage.of(recovered_tables), lambda screen: _render_recovered(screen, recovered_tables)
+    call.print_answer(
+        lambda: ListPage.from_items(recovered_tables),
+        lambda screen: _render_recovered(screen, recovered_tables),
     )
 
 
 def _render_recovered(screen: Screen, recovered_tables: Sequence[RecoveredTable]) -> Iterator[str]:
     for recovered_table in recovered_tables:
-        name = screen.paint(printable(str(recovered_table.key)), "strong")
+        name = screen.style(escape_controls(str(recovered_table.key)), "strong")
         yield (
             f"recovered {name} up to version {recovered_table.version}   "
-            f"{printable(recovered_table.location)}"
+            f"{escape_controls(recovered_table.location)}"
         )
         if recovered_table.doubtful:
             count = format_count(len(recovered_table.doubtful), "file")
             yield f"  {count} of later commits that may or may not have been ratified:"
-            yield from (f"    {printable(name)}" for name in recovered_table.doubtful)
+            yield from (f"    {escape_controls(name)}" for name in recovered_table.doubtful)

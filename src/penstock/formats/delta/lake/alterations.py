@@ -40,7 +40,7 @@ from penstock.formats.delta.protocol.wider_types import ENABLED as WIDENING
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
 from penstock.lake.call import CommitOptions
-from penstock.lake.row_input import schema_text
+from penstock.lake.row_input import write_schema_text
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
@@ -171,7 +171,7 @@ class TableAlterations:
         ``schema`` has the new columns, as Arrow or Delta spell them. Columns that are added on two branches
         are both there after a merge, unless they have the same name.
         """
-        columns = parse_schema(schema_text(schema))
+        columns = parse_schema(write_schema_text(schema))
 
         def change(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=column_changes.add_columns(metadata, columns))

@@ -27,7 +27,7 @@ from penstock.formats.delta.lake.answers import (
 from penstock.lake.answers import CommittedTable, LandedRequest, TableCommitResult
 from penstock.lake.call import PAGE_MAX, Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
 from penstock.lake.read_calls import GetChanges
-from penstock.lake.recovered_answers import branch_of, landed_commit
+from penstock.lake.recovered_answers import get_branch, landed_commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -124,7 +124,7 @@ class CommitTables(WriteCall[TableCommitResult], frozen=True, kw_only=True):
     """Message, authors and properties of the lake's commit."""
 
     def recover(self, ask: Ask, landing: LandedRequest) -> TableCommitResult:
-        commit, branch = landed_commit(ask, self, landing), branch_of(ask, self)
+        commit, branch = landed_commit(ask, self, landing), get_branch(ask, self)
         tables = (_ratified_table(ask, table, landing, branch) for table in self.tables)
         return TableCommitResult(commit=commit, tables=tuple(tables))
 
@@ -535,7 +535,7 @@ def _describe_created_table(
     ask: Ask, call: WriteCall[OwnershipResult], key: Key | None, landing: LandedRequest
 ) -> OwnershipResult:
     """A table as its creation, adoption or release left it, in the first commit that one made."""
-    branch = branch_of(ask, call)
+    branch = get_branch(ask, call)
     commit = landing.commits[0] if landing.commits else landing.head
     if key is None:
         changes = ask(GetChanges(revision=commit, via=branch))

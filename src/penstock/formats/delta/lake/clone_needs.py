@@ -19,12 +19,12 @@ from penstock.formats.delta.lake.retained_files import RetainedFiles
 from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.erase import TableHolder
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.services import DeltaServices
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class CloneNeeds:
     """The Delta tables of all retained commits, and what those that are clones need of others."""
 
-    def __init__(self, kernel: Kernel, parts: DeltaServices, progress: Progress = silent) -> None:
+    def __init__(self, kernel: Kernel, parts: DeltaServices, progress: Progress = show_no_progress) -> None:
         self._kernel, self._parts, self._progress = kernel, parts, progress
         self._kept = RetainedDeltaTables(kernel, parts.owner.tables, progress)
         self._has_clones = False
@@ -70,7 +70,9 @@ class CloneNeeds:
 
     def clones_of(self, location: str) -> list[RetainedFiles]:
         """The clones that have had files of the table at a location."""
-        return [self._clones[clone] for clone in sorted(self._borrowers.get(normalise(location), ()))]
+        return [
+            self._clones[clone] for clone in sorted(self._borrowers.get(normalise_location(location), ()))
+        ]
 
     def names(self, location: str, name: str) -> bool:
         """Whether a clone needs a file of the table at a location. ``check`` says whether that is known."""
@@ -88,7 +90,7 @@ class CloneNeeds:
             yield content
 
     def _add_content(self, content: DeltaTable) -> None:
-        where = normalise(content.location)
+        where = normalise_location(content.location)
         sources = self._finder.find(content)
         if where not in self._clones:
             if not sources:

@@ -37,11 +37,11 @@ from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
 from penstock.kernel.format import FormatRefused
-from penstock.kernel.table_horizons import all_horizons
+from penstock.kernel.table_horizons import read_all_horizons
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.linked_places import LinkedPlace
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def require_readable(parts: DeltaServices, made: HandoverResult, head: ObjectId)
     if not isinstance(content, DeltaTable) or not content.state or content.id != made.id:
         return
     snapshot = parts.commits.snapshot(content, tables.read)
-    sources = {*map(normalise, clone_sources(snapshot.metadata.configuration))}
-    for horizon in all_horizons(tables.kernel.store) if sources else ():
+    sources = {*map(normalise_location, clone_sources(snapshot.metadata.configuration))}
+    for horizon in read_all_horizons(tables.kernel.store) if sources else ():
         source = tables.find_last(horizon.table) if horizon.ended_us is None else None
-        if source is not None and normalise(source.location) in sources:
+        if source is not None and normalise_location(source.location) in sources:
             raise TableStateRefused(
                 f"'{made.key}' was cloned from '{horizon.key}', which is being erased: try again when the "
                 f"erase has ended; if it does not end, erase '{horizon.key}' again",

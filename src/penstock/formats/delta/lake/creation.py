@@ -23,7 +23,7 @@ from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import JobStart
 from penstock.lake.table_writer import exists_error
 from penstock.model.nessie import DeltaTable
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -40,8 +40,8 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> OwnershipResult:
     if (table_made := find_done(lake, call)) is not None:
         return table_made
     check_missing(lake, call)
-    began, identity = JobStart.now(lake), uuid4()
-    place = lake.places.at(call.location or own_place(lake.warehouse, identity))
+    began, identity = JobStart.at_lake_time(lake), uuid4()
+    place = lake.places.open_place(call.location or make_own_place(lake.warehouse, identity))
     metadata = Metadata(
         id=str(identity),
         schema_string=call.schema,

@@ -33,7 +33,7 @@ class DroppedDelta(DroppedErasure):
         self._parts = parts
         super().__init__(lake, key, who, content)
 
-    def why_left(self) -> str:
+    def explain_left_files(self) -> str:
         return "" if line_of(self.content).phase is OwnershipPhase.OWNED else "was released"
 
     def require_erasable(self) -> None:
@@ -42,24 +42,26 @@ class DroppedDelta(DroppedErasure):
         with suppress(InvalidLog):  # an earlier erase may have removed a part of it
             self._parts.log_check.require_in_sync(self._key, content, is_default=False, again=True)
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it goes as a whole
+    def find_holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it goes as a whole
         """Clones that still need files of it."""
         return clone_holders(self._kernel, self._parts, self.content, self._all_files)
 
     def _all_files(self) -> list[str]:
         return [entry.key for entry in self.place.entries()]
 
-    def sweep(self, progress: Progress) -> SweptTable:
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
         engine = SweepEngine(
-            remove_data=True, dry_run=False, pinned_us=self.forks.pinned_us, progress=progress
+            remove_data=True, dry_run=False, pinned_us=self.forks.find_pinned_time_us, progress=progress
         )
         tally, problem = SweepTally(), ""
         before_us = self._kernel.clock() - self.grace_us
         try:
-            engine.sweep(_GoneFolder(self._kernel, self._parts, self.content.location, before_us), tally)
+            engine.sweep_folder(
+                _GoneFolder(self._kernel, self._parts, self.content.location, before_us), tally
+            )
         except PenstockError as error:
             problem = error.message
-        return engine.answer(self._key, self.content.location, tally, problem)
+        return engine.make_swept_table(self._key, self.content.location, tally, problem)
 
 
 class _GoneFolder:
@@ -67,19 +69,19 @@ class _GoneFolder:
 
     def __init__(self, kernel: Kernel, parts: DeltaServices, location: str, before_us: int) -> None:
         self._location, self._before_us = location.rstrip("/"), before_us
-        self._place = parts.places.at(location)
+        self._place = parts.places.open_place(location)
         self._kept = CloneNeeds(kernel, parts)
 
-    def begin(self) -> None:
-        self.look_again()
+    def gather_references(self) -> None:
+        self.gather_new_references()
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
             yield JudgedFile(
                 entry, SweepDecision.DATA if entry.modified_us < self._before_us else SweepDecision.WAITING
             )
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         """``LocationRefused`` if another table is there, above or below."""
         for content in self._kept.unseen():
             other = content.location.rstrip("/")
@@ -88,19 +90,19 @@ class _GoneFolder:
                     f"another table of the lake is at {other}, so nothing is removed there",
                     location=self._location,
                 )
-        self._kept.neighbours.check(self._location)
+        self._kept.neighbours.check_location(self._location)
         self._kept.check(self._location)
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         """A clone that was made since the erase began keeps what it needs."""
         is_needed = self._kept.names(self._location, candidate.entry.key)
         return SweepDecision.KEPT if is_needed else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
 
-    def finish(self, tally: SweepTally) -> None:
-        if not tally.stays:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
+        if not tally.has_remaining_files:
             self._place.prune()
         else:
             self._place.remove_empty_folders()

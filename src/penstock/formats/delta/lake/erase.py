@@ -37,9 +37,9 @@ from penstock.kernel.format import FormatRefused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, make_leftover_files
 from penstock.lake.fork_notes import ForkNotes
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -91,14 +91,14 @@ class DeltaErasure:
             raise TableStateRefused(f"'{self._key}' {refused}", key=str(self._key)) from None
         self._parts.log_check.require_in_sync(self._key, content, is_default=True, again=True)
 
-    def latest_version(self) -> int:
+    def read_latest_version(self) -> int:
         return line_of(self.content).latest
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, DeltaTable) and line_of(content).tail is not None
 
-    def holders(self, first_version: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
+    def find_holders(self, first_version: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
         """Clones that need files which are to go, beside those that every table may have."""
         return clone_holders(self._kernel, self._parts, self.content, self._list_going)
 
@@ -109,7 +109,7 @@ class DeltaErasure:
 
     # -- before anything goes --------------------------------------------------------------------------------
 
-    def files_to_rewrite(self) -> int:
+    def count_files_to_rewrite(self) -> int:
         """How many files hold deleted rows beside others. Raises as ``rewrite``."""
         snapshot = self._read_snapshot()
         old = self._to_rewrite(snapshot)
@@ -146,22 +146,22 @@ class DeltaErasure:
             self._dropped_columns[pair] = has_further_columns(snapshot, self._place, file)
         return self._dropped_columns[pair]
 
-    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool:
+    def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool:
         """Whether a retained state of the table needs versions before ``first_version``, which go."""
         assert isinstance(content, DeltaTable)
         return self._parts.format.cut_content(content, first_version) != content
 
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+    def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         """Let history begin with a state that the table had: with which version. ``None`` if that is the
         table's first."""
         assert isinstance(start, DeltaTable)
         self._first = line_of(start).latest
         return self._first if self._first > 0 else None
 
-    def rewrite(self) -> int:
+    def rewrite_files(self) -> int:
         """Rewrite files that hold deleted rows beside others; how many.
 
         ``UnsupportedFeature`` if the table uses something for which other writers are needed.
@@ -215,7 +215,7 @@ class DeltaErasure:
             actions += [removed, *(msgspec.structs.replace(add, data_change=False) for add in new)]
         return actions
 
-    def settle(self, erase: str) -> FirstVersionKept:
+    def commit_first_version(self, erase: str) -> FirstVersionKept:
         """Commit the version with which the history begins, once however often it is asked for; its number.
 
         Another one follows: what the lake has of a table names the last version that is known to be
@@ -254,12 +254,12 @@ class DeltaErasure:
 
     # -- what goes -------------------------------------------------------------------------------------------
 
-    def earlier_log_files(self) -> int:
+    def count_earlier_log_files(self) -> int:
         """How many files of the log would go."""
-        first = self.latest_version() + 1 if self._first is None else self._first
+        first = self.read_latest_version() + 1 if self._first is None else self._first
         return len(earlier_files(self._place, first))
 
-    def unneeded_files(self) -> list[int]:
+    def list_unneeded_file_sizes(self) -> list[int]:
         """The sizes of data files that the newest version does not need, nor any from the first one on."""
         return [entry.size for entry in self._unneeded_entries()]
 
@@ -274,7 +274,7 @@ class DeltaErasure:
         judged = judge(self._place.entries(), _make_needs(live, former))
         return [judged_file.entry for judged_file in judged if judged_file.fate is SweepDecision.DATA]
 
-    def cut(self, first_version: int) -> tuple[int, int, str]:
+    def cut_history(self, first_version: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
         microseconds, and what these are; 0 and nothing if none do."""
         grace_us = self._scratch_us()
@@ -287,7 +287,7 @@ class DeltaErasure:
         until_us = max(entry.modified_us for entry in ended.waiting) + grace_us
         return ended.removed, until_us, f"{len(ended.waiting)} unreferenced checkpoint files"
 
-    def sweep(self, progress: Progress) -> SweptTable:
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
         """Remove data files that no retained version names and that nobody can be about to commit."""
         call = SweepTables(key=self._key, remove_data=True, limit=None)
         sweep = DeltaSweep(self._kernel, self._parts, call, progress)
@@ -310,12 +310,12 @@ class DeltaErasure:
             if entry.key not in keys and entry.key not in needs.named and _may_have_rows(entry.key)
         )
         times_us = [judged_file.entry.modified_us for judged_file in judged if judged_file.fate.is_to_go]
-        grace_us = self._kernel.graces.of_sweeps().data_us
+        grace_us = self._kernel.graces.find_sweep_grace().data_us
         needed = (
             () if horizon.moment_us is None else tuple(self._find_needed_files(horizon.first, needs.named))
         )
-        pinned_us = ForkNotes(self._kernel.store, self._lake.places).pinned_us()
-        leftovers = leftovers_of(times_us, pinned_us, grace_us)
+        pinned_us = ForkNotes(self._kernel.store, self._lake.places).find_pinned_time_us()
+        leftovers = make_leftover_files(times_us, pinned_us, grace_us)
         elsewhere = tuple(
             f"files at {source}, which '{self._key}' was cloned from, may hold rows that were deleted here: "
             "erase that table as well"
@@ -351,11 +351,11 @@ class DeltaErasure:
             if not old.isdisjoint(changed):
                 info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo())
                 last, time_ms = version, info.in_commit_timestamp or 0
-        moment = utc(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = to_utc_datetime(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{moment} (version {last})"
 
     def _scratch_us(self) -> int:
-        return min(GRACE_MS * 1000, self._kernel.graces.of_sweeps().data_us)
+        return min(GRACE_MS * 1000, self._kernel.graces.find_sweep_grace().data_us)
 
     def _read_snapshot(self, version: int | None = None) -> LogSnapshot:
         return self._parts.commits.snapshot(self.content, self._tables.read, version)

@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.row_ids import row_columns_of
 from penstock.formats.delta.rows.file_writer import DataFileWriter
 from penstock.formats.delta.rows.row_checks import conform_batch
 from penstock.formats.rows.arrow_types import pa, pc
-from penstock.formats.rows.positions import mask_at, row_positions
+from penstock.formats.rows.positions import make_mask, number_rows
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.job_files import remove_files
 
@@ -165,7 +165,7 @@ class _GoneRows:
     def add(self, numbers: Any) -> None:
         """Add numbers in ascending order."""
         first, count = numbers[0].as_py(), numbers[-1].as_py() - numbers[0].as_py() + 1
-        mask = mask_at(pc.subtract(numbers, first), count)
+        mask = make_mask(pc.subtract(numbers, first), count)
         packed = int.from_bytes(mask.buffers()[1].to_pybytes(), "little") & ((1 << count) - 1)
         self.bits |= packed << first
 
@@ -181,7 +181,7 @@ def _rows_to_write(rows: Any, outcomes: RowOutcomes) -> Any:
     """The rows that are left, in their places, with what the changed ones become."""
     if not outcomes.new.num_rows:
         return rows.filter(pc.invert(outcomes.deleted))
-    positions = row_positions(rows.num_rows)
+    positions = number_rows(rows.num_rows)
     ranks = pc.subtract(pc.cumulative_sum(outcomes.updated.cast(pa.int64())), 1)
     places = pc.if_else(outcomes.updated, pc.add(ranks, rows.num_rows), positions)
     places = places.filter(pc.invert(outcomes.deleted))

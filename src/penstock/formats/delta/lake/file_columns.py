@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_mapping import ID, ColumnMapping, mapping_of
-from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.lake.scan_files import ColumnGuard, ScanColumn
 
@@ -105,7 +105,7 @@ def shown_schema(metadata: Metadata) -> StructType:
 
 def _shown_field(field: Field) -> Field:
     comment = {"comment": field.metadata["comment"]} if "comment" in field.metadata else {}
-    return replace(_strip_writer_metadata(field), type=_shown_type(loosened(field.type)), metadata=comment)
+    return replace(_strip_writer_metadata(field), type=_shown_type(allow_nulls(field.type)), metadata=comment)
 
 
 def _shown_type(kind: Type) -> Type:
@@ -144,4 +144,4 @@ def _guard(kind: Type) -> ColumnGuard:
 
 def _strip_writer_metadata(field: Field) -> Field:
     """A column without what only writers need to know of it. Its ids and names in files stay."""
-    return replace(field, type=loosened(field.type), nullable=True)
+    return replace(field, type=allow_nulls(field.type), nullable=True)

@@ -18,7 +18,7 @@ from penstock.formats.delta.branch_log.branch_log import FOLDER
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, read_log
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.leftovers import has_writer_name
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.storage.places import SCRATCH, Place
 
 NOTE: Final = f"{FOLDER}former-files.json"
@@ -30,7 +30,7 @@ def read_note(place: Place) -> frozenset[str]:
     if data is None:
         return frozenset()
     try:
-        return frozenset(json_decoder(list[str]).decode(data))
+        return frozenset(get_json_decoder(list[str]).decode(data))
     except msgspec.DecodeError as problem:
         raise InvalidLog(f"{place.url}/{NOTE} cannot be parsed: {problem}", file=NOTE) from None
 

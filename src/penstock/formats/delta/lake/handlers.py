@@ -64,16 +64,16 @@ from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_num
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import CommittedTable, TableCommitResult
-from penstock.lake.call import Call, CommitDescription, commit_meta, first, request_digest
+from penstock.lake.call import Call, CommitDescription, commit_meta, request_digest, take_first
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writer import EXISTS
 from penstock.model.commits import Commit
-from penstock.model.encoding import ObjectId, digest
+from penstock.model.encoding import ObjectId, hash_parts
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change, Delete
 from penstock.model.references import Kind
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.services import DeltaServices
@@ -132,7 +132,9 @@ class DeltaHandlers:
                 [(table.key, table.version, table.repeated) for table in owner_ratified.tables],
             )
         return TableCommitResult(
-            commit=Commit.of(owner_ratified.commit, self._kernel.history.commit(owner_ratified.commit)),
+            commit=Commit.from_stored(
+                owner_ratified.commit, self._kernel.history.read_commit(owner_ratified.commit)
+            ),
             tables=tuple(_ratified_answer(table) for table in owner_ratified.tables),
         )
 
@@ -245,8 +247,8 @@ class DeltaHandlers:
     def _metadata_on_all_references(self, identity: UUID) -> Iterator[Metadata]:
         """What a table is on every branch, by every tag and in every open transaction."""
         references = self._kernel.references
-        open_transactions = (reference.head for reference in references.all(Kind.TRANSACTION))
-        for head in chain((head for _, head in references.heads()), open_transactions):
+        open_transactions = (reference.head for reference in references.list_all_references(Kind.TRANSACTION))
+        for head in chain((head for _, head in references.list_heads()), open_transactions):
             key = self._tables.where_is(head, identity)
             content = None if key is None else self._tables.content(head, key)
             if isinstance(content, DeltaTable) and content.state:
@@ -261,7 +263,7 @@ class DeltaHandlers:
 
     def _create(self, call: delta_calls.CreateTable) -> OwnershipResult:
         if call.location is not None:
-            where = self._lake.checked_location(call.location)
+            where = self._lake.check_and_normalise_location(call.location)
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
             self._check_apart(where, call.key)
         new = NewTable(
@@ -304,11 +306,11 @@ class DeltaHandlers:
         branch = self._lake.or_default(call.branch)
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
-            if self._kernel.outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
+            if self._kernel.find_outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
                 raise _dropped_again_error(call.key, "its source was released, erased or swept")
             require_readable(self._parts, made_table, self._tables.head(branch))
             return _describe_handover(made_table)
-        content = self._tables.require_managed(self._lake.kept_commit(call.at, branch), call.source)
+        content = self._tables.require_managed(self._lake.resolve_kept_commit(call.at, branch), call.source)
         require_cloneable(self._parts, call.source, content)
         new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
         note_clone(self._kernel, new.sources)
@@ -340,7 +342,7 @@ class DeltaHandlers:
                 raise horizon.expired_error()
             self._drop_erased(content, call.version)
             if call.version is not None and call.version <= line_of(content).published:
-                find_segment(PlaceFiles(self._parts.places.at(content.location)), call.version)
+                find_segment(PlaceFiles(self._parts.places.open_place(content.location)), call.version)
         except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound) as problem:
             with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
                 self._kernel.commit(
@@ -356,7 +358,7 @@ class DeltaHandlers:
     def _adopt(self, call: delta_calls.AdoptTable) -> OwnershipResult:
         self._require_default(call.branch, "adopted")
         text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
-        self._check_apart(self._lake.checked_location(call.location))
+        self._check_apart(self._lake.check_and_normalise_location(call.location))
         head = self._tables.head()
         made_table = self._owner.adopt(
             call.location, call.key, sole_writer=call.sole_writer, request=self._table_request(call, text)
@@ -368,7 +370,7 @@ class DeltaHandlers:
         others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
         known_tables = self._tables.known_tables
         check_apart(location, key, others, self._lake.warehouse, known_tables.is_entangled)
-        known_tables.require_format(normalise(location), DeltaTable)
+        known_tables.require_format(normalise_location(location), DeltaTable)
 
     def _release(self, call: delta_calls.ReleaseTable) -> OwnershipResult:
         self._require_default(call.branch, "released")
@@ -377,7 +379,7 @@ class DeltaHandlers:
         )
 
     def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> BulkOwnershipResult:
-        folder = normalise(self._lake.checked_location(call.location))
+        folder = normalise_location(self._lake.check_and_normalise_location(call.location))
         located = self._locate(folder, call.namespace, progress)
         request = TableRequest(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
         adopted = self._owner.bulk_handover.adopt(
@@ -394,7 +396,7 @@ class DeltaHandlers:
         located = list[LocatedTable]()
         for location in locations:
             try:
-                self._lake.checked_location(location)
+                self._lake.check_and_normalise_location(location)
                 check_apart(location, None, (), self._lake.warehouse, entangled.__contains__)
                 if location in others:
                     raise others[location]
@@ -413,7 +415,7 @@ class DeltaHandlers:
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
-        where = self._lake.checked_location(call.location)
+        where = self._lake.check_and_normalise_location(call.location)
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_in_table_name(where)
         recovered = self._owner.recover(
@@ -430,7 +432,7 @@ class DeltaHandlers:
 
     def _key_in_table_name(self, location: str) -> Key | None:
         """The key that a table was created under, if its own name is one."""
-        name = load_snapshot(PlaceFiles(self._parts.places.at(location))).metadata.name
+        name = load_snapshot(PlaceFiles(self._parts.places.open_place(location))).metadata.name
         try:
             return Key.parse(name) if name else None
         except InvalidKey:
@@ -451,7 +453,7 @@ class DeltaHandlers:
     def _get_status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
             return tuple(map(_make_status, self._owner.status(call.key)))
-        return tuple(first(self._list_statuses(call.after), call.limit))
+        return tuple(take_first(self._list_statuses(call.after), call.limit))
 
     def _list_statuses(self, after: Key | None) -> Iterator[TableStatus]:
         """How tables stand, by key; storage is looked at for each when it is asked for."""
@@ -512,7 +514,7 @@ def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
     """The attempt of a request that names none; its repetition, by the same key, is the same attempt."""
     if call.idempotency_key is None:
         return uuid4()
-    name = digest("attempt", call.idempotency_key.encode(), request_digest(call), key.encode())
+    name = hash_parts("attempt", call.idempotency_key.encode(), request_digest(call), key.encode())
     return UUID(bytes=name[:16], version=5)
 
 

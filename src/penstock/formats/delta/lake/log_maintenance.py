@@ -60,7 +60,7 @@ class LogMaintenance:
         content, place, published = self._require_in_sync(call.key)
         _, metadata = self._tables.parse_declared(line_of(content))
         retained_states = tuple(self._retained_states(content))
-        now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).pinned_us()
+        now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).find_pinned_time_us()
         planned = plan_cleanup(
             place,
             metadata.configuration,
@@ -91,7 +91,7 @@ class LogMaintenance:
         published = self._publisher.look(content)
         if published < 0:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
-        return content, self._places.at(content.location), published
+        return content, self._places.open_place(content.location), published
 
     def _retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
         """The states of the table at every retained commit, with those of other tables at the same place."""

@@ -17,7 +17,7 @@ from penstock.formats.delta.rows.deletion_words import count_rows
 from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.vectors import DeletedRows, rows_of, write_vectors
 from penstock.lake.job_files import remove_files
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 DELETION_VECTORS: Final = "delta.enableDeletionVectors"
 BRANCH_VECTORS: Final = "vectors"
@@ -87,6 +87,6 @@ def _stats_with_wide_bounds(stats: str | None, rows: int) -> str:
 def _top_level(stats: str | None) -> dict[str, Any]:
     """The parts of statistics as they are spelled, so that no number loses digits; none of broken ones."""
     try:
-        return json_decoder(dict[str, msgspec.Raw]).decode(stats or "{}")
+        return get_json_decoder(dict[str, msgspec.Raw]).decode(stats or "{}")
     except msgspec.MsgspecError:
         return {}

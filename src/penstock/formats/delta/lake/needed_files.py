@@ -35,7 +35,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
 from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 _UNIQUE: Final = re.compile(UUID_PATTERN)
 
@@ -48,7 +48,7 @@ def needed_folders(
     finder = SourceFinder(parts.owner.tables) if has_clones(kernel) else None
     clones: dict[str, set[str]] = {}
     for content in RetainedDeltaTables(kernel, parts.owner.tables, progress).unseen():
-        location = normalise(content.location)
+        location = normalise_location(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
         needs[location].take(content)
@@ -71,7 +71,7 @@ class _LogNeeds:
     """What kept commits need of the folder of a Delta table."""
 
     def __init__(self, parts: DeltaServices, content: DeltaTable, location: str) -> None:
-        self._content, self._place, self.location = content, parts.places.at(location), location
+        self._content, self._place, self.location = content, parts.places.open_place(location), location
         self.borrowers: Sequence[_LogNeeds] = ()
         """Clones that have files of the table."""
         self._is_settled = False

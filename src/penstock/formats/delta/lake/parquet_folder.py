@@ -32,10 +32,10 @@ from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.delta.rows.footer_bytes import tail
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.rows.arrow_types import DECIMAL, loosened, pa, pq, schema_of
+from penstock.formats.rows.arrow_types import DECIMAL, allow_nulls, make_schema, pa, pq
 from penstock.formats.rows.expression_text import SQL_TYPES
 from penstock.formats.rows.schema import Field, StructType, write_schema
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
@@ -66,7 +66,7 @@ def convert_folder(
     partition_types: Mapping[str, str],
     *,
     dry_run: bool,
-    progress: Progress = silent,
+    progress: Progress = show_no_progress,
 ) -> ConvertedFolder:
     """Create a table at ``call.location`` that has the Parquet files which lie there, as one commit.
 
@@ -78,7 +78,7 @@ def convert_folder(
     if not dry_run and (made := find_done(lake, call)) is not None:
         return ConvertedFolder(key=made.key, location=made.location, commit=made.commit, repeated=True)
     check_missing(lake, call)
-    place = lake.places.at(call.location)
+    place = lake.places.open_place(call.location)
     plan = plan_folder(place, partition_types, call.properties, progress)
     metadata = plan.metadata
     adds = file_actions(plan.files, metadata, leaves_in_footer(indexed_leaves(metadata)))
@@ -205,7 +205,7 @@ def _schema_of(footer: Any) -> StructType:
     arrow = pa.schema(
         [pa.field(field.name, _stored_type(field.type, field.name, has_int96)) for field in arrow]
     )
-    schema = loosened(schema_of(arrow))
+    schema = allow_nulls(make_schema(arrow))
     assert isinstance(schema, StructType)
     return schema
 

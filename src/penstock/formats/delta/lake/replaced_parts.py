@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import StructType, parse_schema
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 
 Values: TypeAlias = Mapping[str, Any]
 """Values of partition columns; several for one column as a list."""
@@ -92,7 +92,7 @@ def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None)
     columns = condition_columns(where, metadata.schema_string)
     if not columns or not columns <= {name.lower() for name in metadata.partition_columns}:
         return False
-    return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
+    return has_same_meaning_in_spark(where, parse_schema(metadata.schema_string), time_zone)
 
 
 def _make_part(metadata: Metadata, values: Values, where: str | None) -> TablePart:

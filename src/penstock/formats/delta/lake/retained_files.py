@@ -34,7 +34,7 @@ class RetainedFiles:
     def __init__(self, parts: DeltaServices, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """The log is read here and now; ``content`` is the table as a reference has it."""
         self.key, self.content = key, content
-        self.place = parts.places.at(content.location)
+        self.place = parts.places.open_place(content.location)
         self.named = DeltaNamedFiles()
         self.beside: set[str] = set()
         """Files beside the log that are needed."""

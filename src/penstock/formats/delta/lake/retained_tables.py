@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import content_of
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.objects import read_content
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
@@ -23,7 +23,9 @@ class RetainedDeltaTables:
     dropped and recovered, has another id since, and the same files.
     """
 
-    def __init__(self, kernel: Kernel, tables: DeltaTableStore, progress: Progress = silent) -> None:
+    def __init__(
+        self, kernel: Kernel, tables: DeltaTableStore, progress: Progress = show_no_progress
+    ) -> None:
         self._kernel, self._tables = kernel, tables
         self.neighbours = NeighbourTables(DeltaTable)
         self._history = RetainedHistory(kernel, self._tables_of_commit, progress)
@@ -33,21 +35,21 @@ class RetainedDeltaTables:
 
         ``Damaged`` if something is missing that has not expired.
         """
-        return self._history.unseen()
+        return self._history.list_unseen()
 
     def _tables_of_commit(self, data: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
         """What a commit has changed; all that it has, if it is the first one that is kept."""
         if is_first:
-            for stored, value in self._kernel.state(data).scan():
-                self.neighbours.take(stored, content_of(self._kernel.objects, value))
+            for stored, value in self._kernel.read_state(data).scan():
+                self.neighbours.note_content(stored, read_content(self._kernel.objects, value))
             for tables in (self._tables.all(data), self._tables.all_dropped(data)):
                 for _, content in tables:
                     if (retained := self._history.drop_erased(content)) is not None:
                         yield retained
             return
-        for stored, _, now in self._kernel.differing(commit.parent, data):
-            changed = content_of(self._kernel.objects, now)
-            self.neighbours.take(stored, changed)
+        for stored, _, now in self._kernel.iterate_differences(commit.parent, data):
+            changed = read_content(self._kernel.objects, now)
+            self.neighbours.note_content(stored, changed)
             if not isinstance(changed, DeltaTable) or not changed.state or stored.startswith(RESERVED):
                 continue
             if (retained := self._history.drop_erased(changed)) is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import GENERATED, identity_of
 from penstock.formats.delta.rows.filled_columns import ColumnFiller, IdentityNumberSource
-from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, pa, pc
+from penstock.formats.rows.arrow_types import find_arrow_type, make_arrow_schema, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
 from penstock.formats.rows.schema import Field, StructType
@@ -56,7 +56,7 @@ class RowAssignment:
                     column=field.name,
                 )
         self._fill = ColumnFiller(
-            schema, arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers
+            schema, make_arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers
         )
 
     def columns_of(self, table: str) -> list[str]:
@@ -131,7 +131,7 @@ def _assign(field: Field, old: Any, values: Mapping[Path, Any], path: Path, fram
     if path in values:
         return values[path]
     if not isinstance(field.type, StructType) or not any(other[: len(path)] == path for other in values):
-        return pa.nulls(frames.num_rows, arrow_type(field.type, field.name)) if old is None else old
+        return pa.nulls(frames.num_rows, find_arrow_type(field.type, field.name)) if old is None else old
     children, fields = [], []
     for part in field.type.fields:
         inside = None if old is None else pc.struct_field(old, part.name)
@@ -143,7 +143,7 @@ def _assign(field: Field, old: Any, values: Mapping[Path, Any], path: Path, fram
 
 def _convert_scalar(value: Any, field: Field, name: str) -> Any:
     try:
-        return pa.scalar(value, arrow_type(field.type, name))
+        return pa.scalar(value, find_arrow_type(field.type, name))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         raise InvalidRequest(
             f"{value!r} is not a value of the column '{name}' ({field.type}): {problem}", column=name

@@ -37,13 +37,13 @@ from penstock.formats.delta.protocol.predicate_outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.formats.delta.rows.filled_columns import ColumnFiller
-from penstock.formats.rows.arrow_types import arrow_type, pa, pc
+from penstock.formats.rows.arrow_types import find_arrow_type, pa, pc
 from penstock.formats.rows.expression_text import parse_condition_text
-from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression, needed_predicate
+from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression, find_needed_predicate
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import ChangedRows, RowValues
-from penstock.lake.row_input import rows_of
+from penstock.lake.row_input import open_row_reader
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -192,7 +192,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
         deleted = condition.is_true(RowFrames.of(table=rows))
         return RowOutcomes(deleted, no_rows(rows), rows.slice(0, 0))
 
-    reader = rows_of(data)
+    reader = open_row_reader(data)
     numbers = ReservedNumbers(job.lake, job.key, job.branch, job.metadata)
     fill = ColumnFiller(job.schema, reader.schema, numbers=numbers)
     with ChangedFiles(job) as changes:
@@ -241,7 +241,7 @@ def find_touched(job: DeltaJob, condition: SqlExpression) -> TouchedFiles:
 
 def needed_text(condition: SqlExpression, table: str) -> str | None:
     """What must be true of a row for a condition to be, in the words of the lake's own conditions."""
-    predicate = needed_predicate(condition.root, table)
+    predicate = find_needed_predicate(condition.root, table)
     return None if predicate is None else write_predicate(predicate)
 
 
@@ -262,7 +262,7 @@ def files_of_partitions(job: DeltaJob, condition: SqlExpression) -> list[Add]:
         values = tuple(file.partition_values.get(stored_name(field)) for field in fields)
         groups.setdefault(values, []).append(file)
     arrays = [
-        pa.array([partition_value(field.type, values[at]) for values in groups], arrow_type(field.type))
+        pa.array([partition_value(field.type, values[at]) for values in groups], find_arrow_type(field.type))
         for at, field in enumerate(fields)
     ]
     partitions = pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])

@@ -40,10 +40,10 @@ from penstock.formats.delta.protocol.column_rules import fills_itself, identity_
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.row_checks import conform_batch
-from penstock.formats.rows.arrow_types import arrow_type, loosened, pa, pc, schema_of
+from penstock.formats.rows.arrow_types import allow_nulls, find_arrow_type, make_schema, pa, pc
 from penstock.formats.rows.conversions import REAL
 from penstock.formats.rows.expression_text import assign_value, parse_condition_text
-from penstock.formats.rows.positions import find_true, mask_at, row_positions
+from penstock.formats.rows.positions import find_true, make_mask, number_rows
 from penstock.formats.rows.predicates import And, Column, ComparedValues, OneOf, Predicate
 from penstock.formats.rows.row_expressions import (
     ColumnValue,
@@ -51,9 +51,9 @@ from penstock.formats.rows.row_expressions import (
     RowFrames,
     SqlExpression,
     ValueComparison,
+    find_needed_predicate,
     join_conditions,
-    joined_parts,
-    needed_predicate,
+    list_joined_parts,
 )
 from penstock.formats.rows.schema import StructType
 from penstock.lake.call import CommitDescription
@@ -68,7 +68,7 @@ from penstock.lake.row_changes import (
     check_source_columns,
     deletes_all_matched,
 )
-from penstock.lake.row_input import rows_of
+from penstock.lake.row_input import open_row_reader
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -116,9 +116,9 @@ def _plan_merge(
 
 def read_source(data: Any, table: Table) -> Any:
     """The rows of a source as one batch. ``InvalidRequest`` if they are too many for memory."""
-    reader = rows_of(data)
+    reader = open_row_reader(data)
     arrow_schema = _typed_schema(reader.schema, table)
-    schema = schema_of(arrow_schema)
+    schema = make_schema(arrow_schema)
     batches, size = [], 0
     for batch in reader:
         batches.append(conform_batch(batch, schema))
@@ -144,7 +144,7 @@ def _typed_schema(schema: Any, table: Table) -> Any:
         if column is None:
             fields.append(field)
         else:
-            fields.append(pa.field(field.name, arrow_type(loosened(column.type), field.name)))
+            fields.append(pa.field(field.name, find_arrow_type(allow_nulls(column.type), field.name)))
     return pa.schema(fields)
 
 
@@ -178,7 +178,7 @@ class _Merge:
         self, job: DeltaJob, source: Any, on: str | Sequence[str], clauses: Sequence[MergeClause]
     ) -> None:
         self._job, self._source = job, source
-        self._tables = {TARGET: job.schema, SOURCE: schema_of(source.schema)}
+        self._tables = {TARGET: job.schema, SOURCE: make_schema(source.schema)}
         self._on = parse_condition_text(_condition_text(on, self._tables), self._tables)
         self._numbers = ReservedNumbers(job.lake, job.key, job.branch, job.metadata)
         self._clauses = [self._parse(clause) for clause in clauses]
@@ -237,7 +237,7 @@ class _Merge:
             files = piece.column(FILE_NUMBER)
             pairs = self._join(piece)
             self._is_matched = pc.or_(
-                self._is_matched, mask_at(pc.unique(pairs.source_rows), self._source.num_rows)
+                self._is_matched, make_mask(pc.unique(pairs.source_rows), self._source.num_rows)
             )
             matched.update(pc.unique(files.take(pairs.rows)).to_pylist())
             if not self._only_inserts:
@@ -279,7 +279,7 @@ class _Merge:
         step = max(1, PAIRS_MAX // width)
         rows, source_rows = [], []
         for start in range(0, piece.num_rows, step):
-            numbers = row_positions(min(step, piece.num_rows - start) * width)
+            numbers = number_rows(min(step, piece.num_rows - start) * width)
             lines = pc.divide(numbers, width)
             tried = _Pairs(pc.add(lines, start), pc.subtract(numbers, pc.multiply(lines, width)))
             matching = self._keep_true(piece, tried, self._on)
@@ -305,7 +305,7 @@ class _Merge:
         """The values that are joined, and the numbers of the rows that have them."""
         frames = RowFrames({name: rows}, rows.num_rows)
         columns = {f"key{at}": _join_values(key, frames) for at, key in enumerate(keys)}
-        return pa.table({**columns, number: row_positions(rows.num_rows)})
+        return pa.table({**columns, number: number_rows(rows.num_rows)})
 
     # -- the second look -----------------------------------------------------------------------------------
 
@@ -331,8 +331,8 @@ class _Merge:
                 new.append(assignment.apply(batches[TARGET], RowFrames(batches, len(here))))
         places = pa.concat_arrays([*updated, _no_positions()])
         after = as_batch(new).take(pc.sort_indices(places)) if new else rows.slice(0, 0)
-        gone = mask_at(pa.concat_arrays([*deleted, _no_positions()]), rows.num_rows)
-        return RowOutcomes(gone, mask_at(places, rows.num_rows), after)
+        gone = make_mask(pa.concat_arrays([*deleted, _no_positions()]), rows.num_rows)
+        return RowOutcomes(gone, make_mask(places, rows.num_rows), after)
 
     def _choose(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
         """The rows of a piece that a clause applies to, the source's row of each, and which clause it is."""
@@ -348,7 +348,7 @@ class _Merge:
             rows, source_rows, numbers = (array.take(firsts) for array in (rows, source_rows, numbers))
         if not self._looks_everywhere:
             return rows, source_rows, numbers
-        unmatched = find_true(pc.invert(mask_at(pairs.rows, piece.num_rows)))
+        unmatched = find_true(pc.invert(make_mask(pairs.rows, piece.num_rows)))
         others = self._number_of_first_clause(
             NOT_MATCHED_BY_SOURCE, RowFrames({TARGET: piece.take(unmatched)}, len(unmatched))
         )
@@ -369,7 +369,7 @@ class _Merge:
 
     def _number_of_first_clause(self, kind: str, frames: RowFrames) -> Any:
         """Of each row the number of the first clause of a kind that applies to it; null if none does."""
-        open_rows = row_positions(frames.num_rows)
+        open_rows = number_rows(frames.num_rows)
         places, numbers = [open_rows.slice(0, 0)], [pa.array([], pa.int8())]
         for number, clause in enumerate(self._clauses):
             if clause.kind != kind:
@@ -447,7 +447,10 @@ class _Merge:
 
     def _find_needed(self) -> Predicate | None:
         """What must be true of a row of the table that a row of the source matches."""
-        parts = [needed_predicate(self._on.root, TARGET), *map(self._source_bounds_condition, self._keys)]
+        parts = [
+            find_needed_predicate(self._on.root, TARGET),
+            *map(self._source_bounds_condition, self._keys),
+        ]
         needed = tuple(part for part in parts if part is not None)
         return And(needed) if len(needed) > 1 else needed[0] if needed else None
 
@@ -490,7 +493,7 @@ def _split_condition(
     """The equalities of a condition, each as the target's side and the source's; and what else it says."""
     keys: list[tuple[RowExpression, RowExpression]] = []
     rest: list[RowExpression] = []
-    for part in joined_parts(on.root):
+    for part in list_joined_parts(on.root):
         sides = _split_equality(part)
         if sides is None:
             rest.append(part)

@@ -28,10 +28,10 @@ from penstock.formats.rows.predicates import (
     OneOf,
     Or,
     Predicate,
-    as_float,
+    to_float,
 )
 from penstock.formats.rows.schema import Field, StructType
-from penstock.formats.rows.spark_conditions import is_exact_decimal, means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark, is_exact_decimal
 from penstock.lake.scan_files import ScanCondition, SkippedFiles
 from penstock.storage.linked_places import LinkedPlace
 
@@ -41,6 +41,13 @@ _OPERATORS: Final = frozenset({"=", "<", "<=", ">", ">="})
 _SAME_OR_NULL: Final = "<=>"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\%_"})
+
+
+def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:
+    """A condition of a query, if files may be left out by it: it is sure what Spark makes of it."""
+    if where is None or not has_same_meaning_in_spark(where, snapshot.schema, zone):
+        return None
+    return where
 
 
 def skip_files(
@@ -174,7 +181,7 @@ def _parse_value(kind: str, text: str) -> Value:
     if kind in _WHOLE:
         return int(text)
     if kind in {"float", "double"}:
-        return as_float(float(text)) if kind == "float" else float(text)
+        return to_float(float(text)) if kind == "float" else float(text)
     if kind == "string":
         return text
     if kind == "boolean":
@@ -187,10 +194,3 @@ def _parse_value(kind: str, text: str) -> Value:
     if is_exact_decimal(kind):
         return Decimal(text)
     raise ValueError(f"values of the type {kind} cannot be compared")
-
-
-def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:
-    """A condition of a query, if files may be left out by it: it is sure what Spark makes of it."""
-    if where is None or not means_the_same(where, snapshot.schema, zone):
-        return None
-    return where

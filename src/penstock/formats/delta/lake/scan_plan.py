@@ -31,7 +31,7 @@ from penstock.lake.scan_files import (
     encode_files,
     read_strictly,
 )
-from penstock.storage.hadoop import hadoop_address
+from penstock.storage.hadoop import make_hadoop_address
 from penstock.storage.linked_places import LinkedPlace
 from penstock.storage.places import Place
 
@@ -66,7 +66,7 @@ def to_scan_file(
     modified_ms = file.modification_time if isinstance(file, Add) else 0
     name = name_inside(file.path, place)
     if isinstance(place, LinkedPlace) and (source := place.find_source(name)) is not None:
-        address = f"{hadoop_address(source.url)}{name.removeprefix(source.url)}"
+        address = f"{make_hadoop_address(source.url)}{name.removeprefix(source.url)}"
         return ScanFile(address, file.size or 0, modified_ms, (*values, *more), is_elsewhere=True)
     return ScanFile(name, file.size or 0, modified_ms, (*values, *more))
 
@@ -97,7 +97,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
         check_visible(place, files)
         numbers = () if rows is None else (FILE_FIELD,)
         return ScanPiece(
-            files=encode_files(hadoop_address(place.url), files),
+            files=encode_files(make_hadoop_address(place.url), files),
             schema=write_schema(columns.in_files),
             partition_schema=write_schema(StructType((*columns.partition_fields, *numbers))),
             how=how,

@@ -22,11 +22,11 @@ from penstock.formats.delta.protocol.column_mapping import assign_columns
 from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.rows.file_writer import check_features, write_files
 from penstock.formats.delta.rows.merged_schemas import check_names, merge_schemas
-from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
-from penstock.lake.row_input import rows_of
+from penstock.lake.row_input import open_row_reader
 from penstock.model.similar_names import describe_names
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def append_with_columns(
     if (earlier := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
         return earlier
     table.lake.begin_write(makes_lake=False)
-    job, rows = DeltaJob(table.lake, table.key, branch), rows_of(data)
-    schema = schema_of(rows.schema)
+    job, rows = DeltaJob(table.lake, table.key, branch), open_row_reader(data)
+    schema = make_schema(rows.schema)
 
     def evolve_schema(metadata: Metadata) -> Metadata:
         becomes = with_columns(metadata, schema, case_sensitive=False)

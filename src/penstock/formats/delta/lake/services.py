@@ -101,9 +101,9 @@ class DeltaServices:
         waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))
         return problems | {f"'{key}' has no new checkpoint": None for key in sorted(waiting)}
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         """Tell the meter which versions wait to be published."""
-        self.publisher.measure()
+        self.publisher.report_metrics()
 
     def close(self, timeout_s: float) -> None:
         """Publish what was ratified here, for at most so long."""

@@ -38,7 +38,7 @@ from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.keys import Key
 from penstock.model.names import parse_time_us
 
@@ -188,7 +188,7 @@ class TableSnapshot(RowReader):
     def timestamp(self) -> datetime | None:
         """When the version was committed, if its commit says so."""
         timestamp = self._snapshot.in_commit_timestamp
-        return None if timestamp is None else utc(timestamp * 1000)
+        return None if timestamp is None else to_utc_datetime(timestamp * 1000)
 
     @property
     def schema(self) -> StructType:
@@ -293,7 +293,7 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         table.note_read()  # that there is none, or another kind of table
         raise
     places = table.lake.places
-    place = places.at(log.location)
+    place = places.open_place(log.location)
     files = ListedLog(files_of(log, place))
     versions = _versions_of(places)
     try:
@@ -422,7 +422,7 @@ def _parse_past_version(version: int, data: bytes, is_published: bool) -> PastVe
     time_ms = info.in_commit_timestamp or info.fields.get("timestamp")
     return PastVersion(
         version=version,
-        timestamp=utc(time_ms * 1000) if isinstance(time_ms, int) else None,
+        timestamp=to_utc_datetime(time_ms * 1000) if isinstance(time_ms, int) else None,
         operation=info.operation or "",
         is_published=is_published,
         info=info.fields,

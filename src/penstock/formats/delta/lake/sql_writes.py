@@ -35,18 +35,18 @@ from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.formats.delta.rows.file_writer import NULL_FOLDER, check_features
 from penstock.formats.delta.rows.merged_schemas import check_names, new_table_schema
 from penstock.formats.delta.rows.stats import StatsLeaf, indexed_leaves
-from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import Field, parse_schema, write_schema
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import describe_commit
 from penstock.lake.job_files import JobStart
-from penstock.lake.sql_catalog.formats import needs_python
+from penstock.lake.sql_catalog.formats import make_needs_python_error
 from penstock.lake.sql_catalog.requests import RowOrder, WritePlan, WrittenRows
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.clock import now_us
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.decoders import json_decoder
-from penstock.storage.hadoop import hadoop_address
+from penstock.model.decoders import get_json_decoder
+from penstock.storage.hadoop import make_hadoop_address
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -91,12 +91,14 @@ def _plan_creation(lake: Lake, order: RowOrder) -> WritePlan:
         if order.mode is SaveMode.IGNORE:
             return WritePlan(format="", path="", mode="")
         if order.mode is SaveMode.OVERWRITE:
-            raise needs_python(f"'{key}' exists, and cannot be replaced by a table with other columns")
+            raise make_needs_python_error(
+                f"'{key}' exists, and cannot be replaced by a table with other columns"
+            )
         raise TableExists(f"the table '{key}' already exists", key=str(key))
     identity = uuid4()
     metadata = _new_metadata(order, identity)
     _check_plain(key, metadata)
-    place = lake.places.at(lake.delta.place_of(identity))
+    place = lake.places.open_place(lake.delta.place_of(identity))
     note_creation(place, lake.id)
     leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     return _plan(place, metadata, leaves, data_folder(lake, order.branch), identity.hex)
@@ -113,7 +115,7 @@ def _plan(
     }
     return WritePlan(
         format="parquet",
-        path=hadoop_address(place.url),
+        path=make_hadoop_address(place.url),
         mode="append",
         partition_by=tuple(field.name for field in fields),
         options={f"penstock.{name}": value for name, value in options.items()},
@@ -143,7 +145,7 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     branch = order.branch or lake.default_branch
     if done_before(lake, [order.key], branch, written.job) is not None:
         return
-    JobStart.at(lake, written.began_us).check_in_time()
+    JobStart.at_time(lake, written.began_us).check_in_time()
     if order.is_new:
         _create(lake, order, written)
         return
@@ -194,7 +196,7 @@ def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     metadata = _new_metadata(order, identity)
     leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
-    place = lake.places.at(lake.delta.place_of(identity))
+    place = lake.places.open_place(lake.delta.place_of(identity))
     lines = lines_of([info, *file_actions(_decode_outputs(written), metadata, leaves)])
     lake.do(
         CreateTable(
@@ -219,7 +221,7 @@ def _check_insert(table: DeltaJob, order: RowOrder) -> None:
         check_changeable(table)
     where = order.replace_where
     if where is not None and not decided_by_partitions(table.metadata, where, order.zone):
-        raise needs_python(f"only whole partitions of '{order.key}' can be replaced")
+        raise make_needs_python_error(f"only whole partitions of '{order.key}' can be replaced")
     _check_plain(order.key, table.metadata)
 
 
@@ -229,7 +231,7 @@ def _check_plain(key: Key, metadata: Metadata) -> None:
     check_names(metadata)
     reason = next(_find_unsupported(metadata), None)
     if reason is not None:
-        raise needs_python(f"rows cannot be written to '{key}', which has {reason},")
+        raise make_needs_python_error(f"rows cannot be written to '{key}', which has {reason},")
 
 
 def _find_unsupported(metadata: Metadata) -> Iterator[str]:
@@ -247,7 +249,7 @@ def _find_unsupported(metadata: Metadata) -> Iterator[str]:
         yield "random folders for its files"
     if any(field.type == "timestamp" for field in fields_of(metadata)):
         yield "timestamps to be partitioned by"
-    if any(loosened(field.type) != field.type for field in schema.fields):
+    if any(allow_nulls(field.type) != field.type for field in schema.fields):
         yield "parts of columns that are NOT NULL"
 
 
@@ -294,7 +296,7 @@ def _decode_outputs(written: WrittenRows) -> list[ParquetOutput]:
                 f"the list of files of one commit can have at most {FILES_MAX_BYTES:,} bytes: write fewer "
                 "files"
             )
-        return json_decoder(list[ParquetOutput]).decode(b"[" + lines.strip().replace(b"\n", b",") + b"]")
+        return get_json_decoder(list[ParquetOutput]).decode(b"[" + lines.strip().replace(b"\n", b",") + b"]")
     except (ValueError, zlib.error, msgspec.MsgspecError) as problem:
         raise InvalidRequest(f"the files that were written cannot be read: {problem}") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -67,7 +67,7 @@ def _new_field(key: Key, change: StatementChange) -> dict[str, Any]:
     name = "".join(change.column)
     comment = {"comment": change.comment} if change.comment else {}
     try:
-        kind = json_decoder(Any).decode(change.type)
+        kind = get_json_decoder(Any).decode(change.type)
     except msgspec.MsgspecError:
         raise InvalidRequest(f"the column '{name}' of '{key}' has a type that cannot be parsed") from None
     return {"name": name, "type": kind, "nullable": True, "metadata": comment}

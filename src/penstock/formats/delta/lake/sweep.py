@@ -20,7 +20,7 @@ from penstock.formats.delta.lake.unlanded_tables import UnlandedTableSweeper
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
@@ -45,7 +45,7 @@ class DeltaSweep:
         kernel: Kernel,
         parts: DeltaServices,
         call: SweepTables,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         foreign_notes: Collection[str] = (),
     ) -> None:
         """``foreign_notes`` are the files by which folders are known to be tables of other formats."""
@@ -53,11 +53,11 @@ class DeltaSweep:
         self._kernel, self._parts, self._call, self._progress = kernel, parts, call, progress
         self._tables = parts.owner.tables
         self._now_us = kernel.clock()
-        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
+        self._data_us = self._now_us - kernel.graces.find_sweep_grace().data_us
         self._engine = SweepEngine(
             remove_data=call.remove_data,
             dry_run=call.dry_run,
-            pinned_us=ForkNotes(kernel.store, parts.places).pinned_us,
+            pinned_us=ForkNotes(kernel.store, parts.places).find_pinned_time_us,
             progress=progress,
         )
 
@@ -112,7 +112,7 @@ class DeltaSweep:
         default = NO_COMMIT
         with suppress(ReferenceNotFound):
             default = self._tables.head()
-        heads = {head for _, head in self._kernel.references.heads()} - {default, NO_COMMIT}
+        heads = {head for _, head in self._kernel.references.list_heads()} - {default, NO_COMMIT}
         for head in (*({default} - {NO_COMMIT}), *sorted(heads)):
             for key, content in self._tables.all(head):
                 if content.location not in tables and self._is_owned(default, content):
@@ -143,10 +143,12 @@ class DeltaSweep:
         tally, problem = SweepTally(), ""
         look.once()
         try:
-            self._engine.sweep(_Folder(self._kernel, retained, look, self._find_needs(retained, look)), tally)
+            self._engine.sweep_folder(
+                _Folder(self._kernel, retained, look, self._find_needs(retained, look)), tally
+            )
         except PenstockError as error:
             problem = error.message
-        return self._engine.answer(retained.key, retained.content.location, tally, problem)
+        return self._engine.make_swept_table(retained.key, retained.content.location, tally, problem)
 
     def _find_needs(self, retained: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
         return DeltaNeeds(
@@ -168,27 +170,27 @@ class _Folder:
     ) -> None:
         self._meter, self._word, self._look, self._needs = kernel.meter, retained, look, needs
 
-    def begin(self) -> None:
+    def gather_references(self) -> None:
         self._look.check(self._word)
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         return judge(listing(self._word.place, ""), self._needs)
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         self._look.again()
         self._look.check(self._word)
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         return SweepDecision.KEPT if is_needed(candidate, self._needs) else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._word.place.delete([file.entry.key for file in files])
         for file in files:
             kind = file.fate.name.lower()
             self._meter.count(metrics.SWEPT_FILES, kind=kind)
             self._meter.count(metrics.SWEPT_BYTES, file.entry.size, kind=kind)
 
-    def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
+    def tidy_after_sweep(self, tally: SweepTally) -> None:  # noqa: ARG002
         self._word.place.tidy(self._needs.scratch_us)
 
 
@@ -227,7 +229,7 @@ class _RetainedFilesReader:
 
     def check(self, retained: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
-        self.clone_needs.neighbours.check(_folder_of(retained.content))
+        self.clone_needs.neighbours.check_location(_folder_of(retained.content))
         self.clone_needs.check(retained.content.location)
         retained.check()
 

@@ -85,7 +85,7 @@ def table_commit(
     return TableCommit(
         key=table.key,
         actions=lines_to_send(
-            lambda: table.lake.places.at(require_managed(table).location), lines_of(signed)
+            lambda: table.lake.places.open_place(require_managed(table).location), lines_of(signed)
         ),
         attempt=attempt or uuid4(),
         version=version,

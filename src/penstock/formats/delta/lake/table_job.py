@@ -50,7 +50,7 @@ class DeltaJob:
         self.lake, self.key = lake, Key.parse(key)
         self.branch = branch if branch is not None else lake.default_branch
         self.job = uuid4()
-        self._began = JobStart.now(lake)
+        self._began = JobStart.at_lake_time(lake)
         # At one commit: if the branch is set to another, a version there may have the same number.
         snapshot = lake.at(self.branch) if at is None else Snapshot(lake, at.commit, at.via)
         self._table = snapshot.outside_read_set.table(self.key)

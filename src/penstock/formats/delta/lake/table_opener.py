@@ -14,7 +14,7 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.table import Table
-from penstock.storage.locations import normalise, without_secrets
+from penstock.storage.locations import hide_secrets, normalise_location
 from penstock.storage.places import Places, open_place
 from penstock.stores import is_local
 
@@ -86,7 +86,7 @@ def _require_trusted_address(location: str, owner: TableOwner) -> str:
     if is_local(owner.at):
         return owner.at
     address = os.environ.get("PENSTOCK_LAKE", "")
-    if address and without_secrets(address).rstrip("/") == without_secrets(owner.at).rstrip("/"):
+    if address and hide_secrets(address).rstrip("/") == hide_secrets(owner.at).rstrip("/"):
         return address
     raise InvalidRequest(
         f"{location} names {owner.at!r} as its lake, and that address is not trusted without confirmation\n  "
@@ -100,7 +100,7 @@ def owner_at(location: str) -> TableOwner:
     """The owner that the published log of a table names."""
     places = Places()
     try:
-        snapshot = load_snapshot(PlaceFiles(places.at(location)))
+        snapshot = load_snapshot(PlaceFiles(places.open_place(location)))
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
     finally:
         places.close()
@@ -147,5 +147,5 @@ def _find_table(lake: Lake, location: str, owner: TableOwner, ref: str | None) -
 
 def _is_same(one: str, other: str) -> bool:
     """Whether two locations are the same place, by whatever links they lead there."""
-    one, other = normalise(one), normalise(other)
+    one, other = normalise_location(one), normalise_location(other)
     return one == other or ("://" not in one + other and os.path.realpath(one) == os.path.realpath(other))

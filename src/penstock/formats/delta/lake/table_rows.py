@@ -45,14 +45,14 @@ class DeltaTableRows(TableRows):
     def num_rows(self) -> int | None:
         return self._snapshot.num_rows
 
-    def parts(self) -> Iterator[StoredRowPart]:
+    def list_parts(self) -> Iterator[StoredRowPart]:
         return (StoredRowPart(_identify(file), file) for file in files(self._noted_snapshot))
 
     def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         chosen = [part.source for part in parts]
         return batches_of(self._noted_snapshot, self._snapshot.place, chosen, columns)
 
-    def bindings(self) -> dict[str, Hashable]:
+    def identify_columns(self) -> dict[str, Hashable]:
         metadata = self._noted_snapshot.metadata
         mapping = mapping_of(metadata)
         partitions = {name.lower() for name in metadata.partition_columns}

@@ -33,7 +33,7 @@ from penstock.formats.delta.rows.file_writer import write_files
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
-from penstock.lake.row_input import rows_of
+from penstock.lake.row_input import open_row_reader
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -110,7 +110,7 @@ class _TableWrite:
 
     def __init__(self, lake: Lake) -> None:
         lake.begin_write(makes_lake=False)
-        self._lake, self._began = lake, JobStart.now(lake)
+        self._lake, self._began = lake, JobStart.at_lake_time(lake)
         self._refused = ExitStack()
         self._numbers: dict[Key, IdentityNumbers] = {}
         self._compacted: dict[Key, Table] = {}
@@ -132,12 +132,12 @@ class _TableWrite:
         parts = replaces(metadata) if replaces is not None else None
         if is_auto_compacted(metadata.configuration):
             self._compacted[table.key] = table
-        place = self._lake.places.at(now.location)
+        place = self._lake.places.open_place(now.location)
         numbers = ReservedNumbers(self._lake, table.key, branch, metadata)
         adds = write_files(
             place,
             metadata,
-            rows_of(data),
+            open_row_reader(data),
             numbers=numbers,
             prefix=data_folder(self._lake, branch),
             clustering=clustering_of(table, protocol),

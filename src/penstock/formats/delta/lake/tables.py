@@ -50,14 +50,14 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
 from penstock.formats.delta.protocol.column_mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake import calls
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitOptions
-from penstock.lake.row_input import ROWS, rows_of, schema_text
+from penstock.lake.row_input import ROWS, open_row_reader, write_schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 
 
 class TableDetails(CommitOptions, total=False):
@@ -102,8 +102,8 @@ class DeltaTables(TableAlterations):
         not partitioned may be clustered by some columns: engines that cluster files do that by them.
         ``DeltaCreation`` has what else can be said: ``partition_by``, ``cluster_by`` and others.
         """
-        rows = None if data is None else rows_of(data)
-        text = schema_text(rows if schema is None else schema)
+        rows = None if data is None else open_row_reader(data)
+        text = write_schema_text(rows if schema is None else schema)
         call = self._make_create_call(key, text, **wanted)
         if rows is None:
             made = self._lake.do(call)
@@ -115,8 +115,8 @@ class DeltaTables(TableAlterations):
 
     def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> OwnershipResult:
         """Create a table with rows, and return the commit; takes what ``create`` takes."""
-        rows = rows_of(data)
-        text = schema_text(rows)
+        rows = open_row_reader(data)
+        text = write_schema_text(rows)
         _check_fit(rows, text)
         self._lake.begin_write()
         return create_with(self._lake, self._make_create_call(key, text, **wanted), rows)
@@ -126,7 +126,7 @@ class DeltaTables(TableAlterations):
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
-        return self._lake.do(self._make_create_call(key, schema_text(schema), **wanted))
+        return self._lake.do(self._make_create_call(key, write_schema_text(schema), **wanted))
 
     def _make_create_call(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
         if unknown := wanted.keys() - DeltaCreation.__annotations__.keys():
@@ -162,7 +162,7 @@ class DeltaTables(TableAlterations):
         Whoever creates a table with files writes them there before. ``InvalidRequest`` if the lake has no
         warehouse.
         """
-        return own_place(self._lake.warehouse, id)
+        return make_own_place(self._lake.warehouse, id)
 
     def adopt(
         self,
@@ -195,7 +195,7 @@ class DeltaTables(TableAlterations):
         *,
         partition_by: Mapping[str, str] | None = None,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         **wanted: Unpack[TableDetails],
     ) -> ConvertedFolder:
         """Convert a folder of Parquet files to a table. The files stay where they are and are not copied.
@@ -212,7 +212,7 @@ class DeltaTables(TableAlterations):
         wanted["message"] = wanted.get("message") or f"convert {where}"
         call = self._make_create_call(
             Key(where.rstrip("/").rpartition("/")[2]) if key is None else key,
-            schema_text(StructType(())),  # the files have it
+            write_schema_text(StructType(())),  # the files have it
             location=where,
             **wanted,
         )
@@ -256,7 +256,7 @@ class DeltaTables(TableAlterations):
         namespace: str | Key | None = None,
         sole_writer: bool = False,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         message: str | None = None,
         author: str | None = None,
     ) -> BulkOwnershipResult:
@@ -281,7 +281,7 @@ class DeltaTables(TableAlterations):
         namespace: str | Key | None = None,
         *,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
         message: str | None = None,
         author: str | None = None,
     ) -> BulkOwnershipResult:
@@ -306,7 +306,7 @@ class DeltaTables(TableAlterations):
         ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
         if there is none, ``UnsupportedFeature`` if it takes more than Penstock knows.
         """
-        return load_published(self._lake.places.at(absolute(location)), version, timestamp)
+        return load_published(self._lake.places.open_place(absolute(location)), version, timestamp)
 
     def release(
         self,

@@ -36,7 +36,7 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.locations import own_place, table_of_place
+from penstock.storage.locations import make_own_place, parse_table_of_place
 from penstock.storage.places import Place
 from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
@@ -83,22 +83,24 @@ class UnlandedTableSweeper:
             folder, tally, problem = _UnlandedFolder(unlanded, self._known, engine), SweepTally(), ""
             try:
                 if unlanded.is_noted:
-                    engine.sweep(folder, tally)
+                    engine.sweep_folder(folder, tally)
                 else:
-                    folder.look_again()
+                    folder.gather_new_references()
                     problem = NOT_NOTED.format(url=unlanded.place.url, count=len(unlanded.entries))
             except Damaged:
                 raise
             except PenstockError as error:
                 problem = error.message
             if not self._known.has(unlanded.table):
-                answer = engine.answer(Key(str(unlanded.table)), unlanded.place.location, tally, problem)
+                answer = engine.make_swept_table(
+                    Key(str(unlanded.table)), unlanded.place.location, tally, problem
+                )
                 is_removed = answer.data_removed and not problem
                 yield msgspec.structs.replace(answer, data_removed=is_removed)
 
     def _find_unlanded(self) -> Iterator[UnlandedTable]:
         for table in self._list_unknown_tables():
-            place = self._places.at(own_place(self._warehouse, table))
+            place = self._places.open_place(make_own_place(self._warehouse, table))
             with suppress(Denied, Unavailable):  # the next sweep comes here again
                 unlanded = self._judge_folder(table, place, [*islice(place.entries(), FILES_MAX + 1)])
                 if unlanded is not None:
@@ -109,9 +111,11 @@ class UnlandedTableSweeper:
         identities: list[UUID] = []
         # A warehouse that cannot be listed is told of by the tables that are in it.
         with suppress(Denied, Unavailable):
-            names = self._places.at(self._warehouse).folders() if self._warehouse else ()
+            names = self._places.open_place(self._warehouse).folders() if self._warehouse else ()
             # The folder of a Delta table is its id alone, which its writer knows before the lake does.
-            identities = [table for name in names if (table := table_of_place(name)) and name == str(table)]
+            identities = [
+                table for name in names if (table := parse_table_of_place(name)) and name == str(table)
+            ]
         if identities:
             self._known.look()
         yield from (table for table in identities if not self._known.has(table))
@@ -139,25 +143,25 @@ class _UnlandedFolder:
     def __init__(self, unlanded: UnlandedTable, known: _KnownTables, engine: SweepEngine) -> None:
         self._unlanded, self._known, self._engine = unlanded, known, engine
 
-    def begin(self) -> None:
+    def gather_references(self) -> None:
         """Retained commits were looked at when the folder was found, and it was listed after that."""
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:  # noqa: ARG002
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:  # noqa: ARG002
         *files, _ = self._unlanded.entries
         return (JudgedFile(entry, SweepDecision.DATA) for entry in files)
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         self._known.look()
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         return SweepDecision.KEPT if self._known.has(self._unlanded.table) else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._unlanded.place.delete([file.entry.key for file in files])
 
-    def finish(self, tally: SweepTally) -> None:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
-        if self._engine.removes(SweepDecision.DATA) and not tally.stays:
+        if self._engine.removes_fate(SweepDecision.DATA) and not tally.has_remaining_files:
             self._known.look()
             if not self._known.has(self._unlanded.table):
                 self._unlanded.place.delete([self._unlanded.entries[-1].key])
@@ -179,7 +183,7 @@ class _KnownTables:
             self._names.update(source.lower().split("/"))
 
     def has(self, table: UUID) -> bool:
-        is_near = self._kept.neighbours.is_near(own_place(self._warehouse, table))
+        is_near = self._kept.neighbours.is_near(make_own_place(self._warehouse, table))
         return is_near or str(table) in self._names or self._tables.is_known(table)
 
 

@@ -20,7 +20,7 @@ from penstock.formats.delta.lake.snapshot import load, pages
 from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.calls import GetCommit
 from penstock.lake.row_changes import RowFunctions, RowStatements
-from penstock.lake.row_input import is_stream, rows_of
+from penstock.lake.row_input import is_stream, open_row_reader
 from penstock.lake.table_writer import RowWrite, check_format, find_content, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
 
@@ -178,7 +178,7 @@ class DeltaView(RowStatements):
         table, said = self._table, rows.said
         made = table.lake.delta.create_filled(
             table.key,
-            rows_of(rows.data),
+            open_row_reader(rows.data),
             partition_by=rows.partition_by or (),
             branch=table.ref,
             message=said.message,

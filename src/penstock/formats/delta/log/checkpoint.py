@@ -144,7 +144,7 @@ class _ParquetFile:
             for name, kind in kinds.items():
                 with self._name_file_in_errors():
                     rows = batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict")
-                    adds: list[Action] = [decoders.convert(_without_nulls(row), kind) for row in rows]
+                    adds: list[Action] = [decoders.convert_value(_without_nulls(row), kind) for row in rows]
                 yield from adds
 
     def files(
@@ -400,7 +400,7 @@ def _convert_column(field: str, column: Any) -> Sequence[Any] | repeat[None]:
         return _convert_maps(column)
     values: list[Any] = column.to_pylist()
     if field == "deletion_vector":
-        return [None if value is None else decoders.convert(value, DeletionVector) for value in values]
+        return [None if value is None else decoders.convert_value(value, DeletionVector) for value in values]
     if field == "stats" and kind.startswith("struct<"):
         return [None if value is None else _STATS.encode(_without_nulls(value)).decode() for value in values]
     return values

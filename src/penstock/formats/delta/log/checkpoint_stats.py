@@ -18,9 +18,9 @@ from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.rows.arrow_types import DECIMAL, arrow_type, pa
+from penstock.formats.rows.arrow_types import DECIMAL, find_arrow_type, pa
 from penstock.formats.rows.partition_values import parse_value
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
 AS_STRUCT: Final = "delta.checkpoint.writeStatsAsStruct"
@@ -31,7 +31,7 @@ Tree: TypeAlias = "dict[str, str | Tree]"
 _BOUNDED: Final = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
 )
-_STATS: Final = json_decoder(Any, float_hook=str)
+_STATS: Final = get_json_decoder(Any, float_hook=str)
 
 
 class ParsedStatsColumns:
@@ -145,7 +145,7 @@ def _make_struct_type(tree: Tree, every: str | None = None) -> Any:
         {
             name: _make_struct_type(kind, every)
             if isinstance(kind, dict)
-            else arrow_type(every or kind, name)
+            else find_arrow_type(every or kind, name)
             for name, kind in tree.items()
         }
     )

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from penstock.formats.delta.protocol.actions import ACTION_NAMES, Add, Remove
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 PACK_BYTES: Final = 1024 * 1024
 """How many bytes of lines are packed together."""
@@ -88,8 +88,8 @@ class _OnlyAddLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     add: Add
 
 
-_ONLY_ADDS: Final = json_decoder(_OnlyAddLine)
+_ONLY_ADDS: Final = get_json_decoder(_OnlyAddLine)
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    Add: json_decoder(_AddLine),
-    Remove: json_decoder(_RemoveLine),
+    Add: get_json_decoder(_AddLine),
+    Remove: get_json_decoder(_RemoveLine),
 }

@@ -31,12 +31,20 @@ from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import FilePruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows
-from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
+from penstock.formats.rows.arrow_types import (
+    allow_nulls,
+    find_arrow_type,
+    make_arrow_schema,
+    pa,
+    pc,
+    pq,
+    reshape_array,
+)
 from penstock.formats.rows.parquet_batches import GROUP_MAX_BYTES, open_parquet, read_batches
-from penstock.formats.rows.positions import row_positions
+from penstock.formats.rows.positions import number_rows
 from penstock.formats.rows.predicate_parser import parse_predicate
-from penstock.formats.rows.predicates import columns_of
-from penstock.formats.rows.row_filter import rows_where
+from penstock.formats.rows.predicates import list_columns
+from penstock.formats.rows.row_filter import select_matching_rows
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.model.similar_names import describe_names
 from penstock.storage.places import Place
@@ -122,7 +130,7 @@ def numbered_batches(
 
 def row_schema(snapshot: LogSnapshot) -> Any:
     """Arrow's schema of the rows of a version."""
-    return arrow_schema(replace(field, type=loosened(field.type)) for field in snapshot.schema.fields)
+    return make_arrow_schema(replace(field, type=allow_nulls(field.type)) for field in snapshot.schema.fields)
 
 
 def count_rows(snapshot: LogSnapshot) -> int | None:
@@ -153,7 +161,7 @@ class _Plan:
         final_row_ids: Mapping[str, FileRowIds] | None = None,
     ) -> None:
         schema = StructType(
-            tuple(replace(field, type=loosened(field.type)) for field in snapshot.schema.fields)
+            tuple(replace(field, type=allow_nulls(field.type)) for field in snapshot.schema.fields)
         )
         self._table, self._place = snapshot.table, place
         self._mapping, self._metadata = mapping_of(snapshot.metadata), snapshot.metadata
@@ -166,15 +174,17 @@ class _Plan:
         )
         if not wanted or len({one.name for one in wanted}) < len(wanted):
             raise InvalidRequest("give at least one column to read, and each only once")
-        self.schema = arrow_schema(wanted)
+        self.schema = make_arrow_schema(wanted)
         self._where = None if where is None else parse_predicate(where, schema)
-        asked = [] if self._where is None else [column.fields[0] for column in columns_of(self._where)]
+        asked = [] if self._where is None else [column.fields[0] for column in list_columns(self._where)]
         needed = {field.name: field for field in (*wanted, *asked)}
         partitions = {name.lower() for name in snapshot.metadata.partition_columns}
         self._partition_fields = [one for one in needed.values() if one.name.lower() in partitions]
         beside = [*self._partition_fields, *self._row_ids.fields]
         self._data_fields = [field for field in needed.values() if field not in beside]
-        self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields, *self._row_ids.fields))
+        self._read_schema = make_arrow_schema(
+            (*self._partition_fields, *self._data_fields, *self._row_ids.fields)
+        )
 
     def batches(self, files: Iterator[Add]) -> Iterator[Any]:
         return _read_ahead((file.size, self._read_file_rows(file)) for file in files)
@@ -218,7 +228,7 @@ class _Plan:
                 if keep is not None:
                     found = found.filter(keep.slice(first, rows))
                 if self._where is not None:
-                    found = rows_where(self._where, found)
+                    found = select_matching_rows(self._where, found)
                 first += rows
             if found.num_rows:
                 yield found.select(self.schema.names) if number is None else found
@@ -232,10 +242,10 @@ class _Plan:
         for field, name in zip(self._data_fields, names, strict=True):
             if name is not None:
                 arrays.append(
-                    reshaped(batch.column(name), field.type, self._mapping.match, _cast, field.name)
+                    reshape_array(batch.column(name), field.type, self._mapping.match, _cast, field.name)
                 )
             elif field.nullable:
-                arrays.append(pa.nulls(rows, arrow_type(field.type, field.name)))
+                arrays.append(pa.nulls(rows, find_arrow_type(field.type, field.name)))
             else:
                 raise ValueError(f"the file lacks the column '{field.name}', which is not nullable")
         return pa.RecordBatch.from_arrays([*arrays, *row_ids], schema=self._read_schema)
@@ -266,7 +276,7 @@ class _Plan:
 
 
 def _add_numbers(batch: Any, file: int, first: int) -> Any:
-    numbers = row_positions(batch.num_rows, first)
+    numbers = number_rows(batch.num_rows, first)
     files = pa.repeat(pa.scalar(file, pa.int32()), batch.num_rows)
     names = [*batch.schema.names, FILE_NUMBER, ROW_NUMBER]
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], names=names)
@@ -386,7 +396,7 @@ def _partition_scalar(field: Field, file: Add, mapping: ColumnMapping) -> Any:
     value = partition_value(field.type, text)
     if field.type == "binary" and isinstance(value, str):
         return pa.scalar(value.encode(), pa.binary())
-    return pa.scalar(value, arrow_type(field.type, field.name))
+    return pa.scalar(value, find_arrow_type(field.type, field.name))
 
 
 def _cast(array: Any, target_type: Any, path: str) -> Any:

@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.names import (
     before_version,
     parse_name,
 )
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 NEAR_VERSIONS: Final = (120, 900)
 """For a version behind the newest checkpoint, so many versions before it are listed first, then so many more,
@@ -107,7 +107,7 @@ class _Hint(msgspec.Struct):
     version: int
 
 
-_HINT: Final = json_decoder(_Hint)
+_HINT: Final = get_json_decoder(_Hint)
 
 
 def read_hint(files: TableFiles) -> int | None:

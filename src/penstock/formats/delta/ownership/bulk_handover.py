@@ -28,7 +28,7 @@ from penstock.formats.delta.ownership.tables import DeltaTableStore, TableReques
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.log_check import LogCheck
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.model.content import Namespace
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -103,7 +103,7 @@ class BulkHandover:
         *,
         sole_writer: bool = False,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> tuple[TableHandover, ...]:
         """Take over tables from the file system, all that can be; in their order, what came of each.
 
@@ -231,7 +231,7 @@ class BulkHandover:
         request: TableRequest,
         *,
         dry_run: bool = False,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> tuple[TableHandover, ...]:
         """Hand all tables back to the file system, or those below a namespace, by key."""
         tables = self._tables_below(namespace)

@@ -14,7 +14,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 
 
 def has_clones(kernel: Kernel) -> bool:
@@ -41,7 +41,9 @@ class SourceFinder:
         line = line_of(content)
         if line.declared not in self._sources:
             _, metadata = self._tables.parse_declared(line)
-            self._sources[line.declared] = tuple(map(normalise, clone_sources(metadata.configuration)))
+            self._sources[line.declared] = tuple(
+                map(normalise_location, clone_sources(metadata.configuration))
+            )
         return self._sources[line.declared]
 
 
@@ -56,7 +58,7 @@ def require_releasable(tables: DeltaTableStore, key: Key, content: DeltaTable) -
             f"data=lake.table('{key}').snapshot())",
             key=str(key),
         )
-    location = normalise(content.location)
+    location = normalise_location(content.location)
     clone = next((other for other, table in _tables_at_heads(tables) if location in finder.find(table)), None)
     if clone is not None:
         raise TableStateRefused(
@@ -72,7 +74,7 @@ def _tables_at_heads(tables: DeltaTableStore) -> Iterator[tuple[Key, DeltaTable]
     if not has_clones(tables.kernel):
         return
     references = tables.kernel.references
-    heads = {head for _, head in references.heads()}
-    heads |= {reference.head for reference in references.all(Kind.TRANSACTION)}
+    heads = {head for _, head in references.list_heads()}
+    heads |= {reference.head for reference in references.list_all_references(Kind.TRANSACTION)}
     for head in sorted(heads - {NO_COMMIT}):
         yield from tables.all(head)

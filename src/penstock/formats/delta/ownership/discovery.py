@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from penstock.formats.delta.ownership.handover_settler import TABLES_AT_ONCE
 from penstock.formats.delta.protocol.names import LOG
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.model.keys import Key
 from penstock.storage.places import Places
 
 
-def find_tables(places: Places, folder: str, progress: Progress = silent) -> list[str]:
+def find_tables(places: Places, folder: str, progress: Progress = show_no_progress) -> list[str]:
     """The locations of all tables in a folder, in order: folders that have a log.
 
     Nothing inside of a table is looked at, nor any folder whose name begins with ``_`` or ``.``.
@@ -45,7 +45,7 @@ def name_table(location: str, folder: str, namespace: Sequence[str] = ()) -> Key
 
 def _look_into(places: Places, location: str) -> list[str] | None:
     """The names of the folders below one; ``None`` if it is a table."""
-    place = places.at(location)
+    place = places.open_place(location)
     if next(place.entries(LOG), None) is not None:
         return None
     return [name for name in place.folders() if not name.startswith(("_", "."))]

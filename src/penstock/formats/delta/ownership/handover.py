@@ -53,7 +53,7 @@ from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 from penstock.storage.places import Place, Places
 
 RELEASES_MAX: Final = 20
@@ -98,7 +98,7 @@ class Handover(HandoverSettler):
         if (made_table := self.find_created(branch, key, request)) is not None:
             return made_table
         with self._new_id(new, branch, request) as made:
-            uuid, location = uuid4(), own_place(warehouse, made.id)
+            uuid, location = uuid4(), make_own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
             is_given = new.id is not None
             intent = CreateIntent(
@@ -119,7 +119,7 @@ class Handover(HandoverSettler):
         if new.id is None:
             yield NewTableId(uuid4())
             return
-        with self._tables.known_tables.reserve(new.id, branch, request.key) as reserved:
+        with self._tables.known_tables.reserve_id(new.id, branch, request.key) as reserved:
             yield reserved
 
     def create_at(
@@ -312,7 +312,7 @@ class Handover(HandoverSettler):
     # -- places ----------------------------------------------------------------------------------------
 
     def open_place(self, location: str, sole_writer: bool) -> Place:
-        place = self._places.at(location)
+        place = self._places.open_place(location)
         if not sole_writer and not place.keeps_conditions:
             raise InvalidRequest(
                 f"{place.url} is in storage without put-if-absent, so that one of two concurrent commits to "

@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.names import (
 )
 from penstock.formats.delta.publishing.log_ownership import named_owner
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -80,7 +80,7 @@ class HandoverSettler:
         self,
         begun: Sequence[tuple[Key, DeltaTable]],
         by: CommitMeta = CommitMeta(),
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> dict[Key, PenstockError]:
         """Finish many adoptions and releases at once, with one commit for all of them.
 
@@ -132,7 +132,7 @@ class HandoverSettler:
     def _is_ours(self, key: Key, content: DeltaTable) -> bool:
         """Whether the log holds the promised commit. It does afterwards, unless somebody else's is there."""
         line = line_of(content)
-        place = self._places.at(content.location)
+        place = self._places.open_place(content.location)
         entry = line.at(line.latest, self._tables.read)
         data = self._commits.data(
             self._tables.as_format_table(key, content), content.location, line.latest, entry
@@ -169,7 +169,7 @@ class HandoverSettler:
     def _publish(self, content: DeltaTable) -> None:
         """Publish a line to its end. Where the log goes on after it, the file system has had it for long."""
         line = line_of(content)
-        if not _is_past(self._places.at(content.location), line.latest):
+        if not _is_past(self._places.open_place(content.location), line.latest):
             self._publisher.publish(content)
 
     def _commit_settled(self, settled: Sequence[_SettledTable], by: CommitMeta) -> None:

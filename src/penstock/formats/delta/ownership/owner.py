@@ -201,7 +201,7 @@ class DeltaOwner:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
         if outcome.commits and len(changes) > 1:
-            parent = self._kernel.history.commit(commit).parent
+            parent = self._kernel.history.read_commit(commit).parent
         tables = tuple(self._ratified_table(outcome, commit, parent, change) for change in changes)
         return OwnerRatified(commit=commit, tables=tables)
 

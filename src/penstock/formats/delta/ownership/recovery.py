@@ -72,7 +72,7 @@ class Recovery:
         ``InvalidRequest`` tells the id if neither is said, or both are. If the lake is not lost after all, it
         will find a version in the table's log that is not its own, and stop.
         """
-        place = self._places.at(location)
+        place = self._places.open_place(location)
         snapshot = load_snapshot(PlaceFiles(place))
         owner = self._lost_owner(place.location, snapshot, lost, any_lake)
         check_writable(snapshot.protocol, snapshot.metadata, place.location)

@@ -136,7 +136,7 @@ class DeltaResync:
                     raise
                 continue
             if plan.intent.replaced is not None:
-                self._publisher.forget(identity)
+                self._publisher.forget_table(identity)
             return plan.answer
         raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
@@ -144,7 +144,7 @@ class DeltaResync:
         self, key: Key, location: str, request: TableRequest, *, dry_run: bool
     ) -> DeltaResynced | None:
         """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
-        snapshot = load_snapshot(PlaceFiles(self._places.at(location)))
+        snapshot = load_snapshot(PlaceFiles(self._places.open_place(location)))
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None or not self._identity.owns(owner) or owner.table is None:
             return None
@@ -175,7 +175,7 @@ class DeltaResync:
             intent = msgspec.structs.replace(plan.intent, known=-1)
             self._commit(key, intent, request)
             if intent.replaced is not None:
-                self._publisher.forget(identity)
+                self._publisher.forget_table(identity)
         return plan.answer
 
     def _commit(self, key: Key, intent: ResyncIntent, request: TableRequest) -> None:
@@ -188,7 +188,7 @@ class DeltaResync:
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
     ) -> _ResyncPlan:
         line, identity = line_at(content)
-        snapshot = load_snapshot(PlaceFiles(self._places.at(content.location)))
+        snapshot = load_snapshot(PlaceFiles(self._places.open_place(content.location)))
         owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
         if owner is None or not self._identity.owns(owner):
             raise NotManaged(
@@ -290,7 +290,7 @@ class DeltaResync:
         )
 
     def _list_doubts(self, intent: ResyncIntent) -> Iterator[str]:
-        for doubtful_version in doubtful_versions(self._places.at(intent.location), intent.version):
+        for doubtful_version in doubtful_versions(self._places.open_place(intent.location), intent.version):
             yield from doubtful_version.names
 
 

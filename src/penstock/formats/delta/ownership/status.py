@@ -106,7 +106,7 @@ class StatusOverview:
             or not self._is_owned(content, line)
         ):
             return False
-        place = self._places.at(content.location)
+        place = self._places.open_place(content.location)
         if place.size(str(CommitName(line.fork))) is not None:
             return False  # whoever wrote it, nothing is left to be written: most are answered so
         try:

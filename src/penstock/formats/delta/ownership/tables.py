@@ -12,9 +12,9 @@ from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_ac
 from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import prefix_end
-from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
-from penstock.kernel.objects import content_of
+from penstock.kernel.lake_state import find_prefix_end
+from penstock.kernel.ledger import LEDGER, find_holder, find_last_content, find_table, read_ledger_entry
+from penstock.kernel.objects import read_content
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.lake.plugins import describe_usage, suggest_use
 from penstock.model.commits import CommitMeta
@@ -47,11 +47,11 @@ class DeltaTableStore:
 
     def head(self, branch: str | None = None) -> ObjectId:
         """The newest commit of a branch, of the default one if none is named."""
-        return self.kernel.references.get(branch or self.default_branch).head
+        return self.kernel.references.get_reference(branch or self.default_branch).head
 
     def content(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
-        return content_of(self.kernel.objects, self.kernel.state(commit).get(key.encode()))
+        return read_content(self.kernel.objects, self.kernel.read_state(commit).get(key.encode()))
 
     def require_managed(self, commit: ObjectId, key: Key) -> DeltaTable:
         """The managed table at a key. ``KeyNotFound`` or ``NotManaged`` if there is none."""
@@ -123,7 +123,7 @@ class DeltaTableStore:
 
     def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
-        content = last_content(self._make_lookup(commit), identity)
+        content = find_last_content(self._make_lookup(commit), identity)
         return content if isinstance(content, DeltaTable) and content.state else None
 
     def find_last(self, identity: UUID) -> DeltaTable | None:
@@ -155,7 +155,7 @@ class DeltaTableStore:
         """Every managed Delta table that is not there any more, with the key and the content it had last."""
         look = self._make_lookup(commit)
         for identity in self._table_ids(commit):
-            found_ledger_entry = ledger_entry(look, identity)
+            found_ledger_entry = read_ledger_entry(look, identity)
             if found_ledger_entry is None or found_ledger_entry.dropped is None:
                 continue
             content = decode_content(found_ledger_entry.dropped)
@@ -164,10 +164,10 @@ class DeltaTableStore:
 
     def holder(self, commit: ObjectId, location: str) -> UUID | None:
         """The table that came to a location last, whether it is still there or not."""
-        return holder(self._make_lookup(commit), location)
+        return find_holder(self._make_lookup(commit), location)
 
     def _table_ids(self, commit: ObjectId) -> Iterator[UUID]:
-        for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+        for stored, _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
     def commit(
@@ -188,11 +188,13 @@ class DeltaTableStore:
         if request.key is None:
             return None
         digest = None if request.digest is None else request.digest()
-        return self.kernel.outcome(branch or self.default_branch, request.key, digest, about_itself=False)
+        return self.kernel.find_outcome(
+            branch or self.default_branch, request.key, digest, about_itself=False
+        )
 
     def _make_lookup(self, commit: ObjectId) -> Callable[[bytes], AnyContent | None]:
-        state = self.kernel.state(commit)
-        return lambda stored: content_of(self.kernel.objects, state.get(stored))
+        state = self.kernel.read_state(commit)
+        return lambda stored: read_content(self.kernel.objects, state.get(stored))
 
 
 def line_at(content: DeltaTable) -> tuple[BranchLog, UUID]:

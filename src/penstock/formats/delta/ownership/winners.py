@@ -10,7 +10,7 @@ from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent
 from penstock.formats.delta.ownership.tables import DeltaTableStore
-from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, to_utc_datetime
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
@@ -115,4 +115,4 @@ def _time_of_day(timestamp_ms: int) -> str:
     """For people; a time that no calendar has is told as the number that it is."""
     if not TIME_MIN_US <= timestamp_ms * 1000 <= TIME_MAX_US:
         return f"{timestamp_ms} ms"
-    return utc(timestamp_ms * 1000).strftime("%H:%M:%S")
+    return to_utc_datetime(timestamp_ms * 1000).strftime("%H:%M:%S")

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.formats.delta.errors import MalformedAction
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -353,7 +353,7 @@ class _AnyAction(msgspec.Struct, rename="camel", gc=False):
 
 _HOLDS_ANYTHING: Final = re.compile(rb"[^ \t\r\n][^\n]*")
 """What JSON calls blank, and nothing else, is."""
-_DECODER: Final = json_decoder(_AnyAction)
+_DECODER: Final = get_json_decoder(_AnyAction)
 _ENCODER: Final = msgspec.json.Encoder()
 
 

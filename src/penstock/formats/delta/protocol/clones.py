@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
 """The owner's settings of a table: a JSON map of text."""
@@ -30,8 +30,8 @@ def clone_sources(configuration: Mapping[str, str]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _parse_sources(settings: str) -> tuple[str, ...]:
     try:
-        text = json_decoder(dict[str, str]).decode(settings).get(SOURCES, "[]")
-        return tuple(json_decoder(list[str]).decode(text))
+        text = get_json_decoder(dict[str, str]).decode(settings).get(SOURCES, "[]")
+        return tuple(get_json_decoder(list[str]).decode(text))
     except msgspec.MsgspecError:
         return ()
 

@@ -66,7 +66,7 @@ class ColumnMapping(StrEnum):
         return [by_name.get(self.physical(field)) for field in fields]
 
     def match(self, there: Any, kind: StructType, path: str) -> list[int | None]:  # noqa: ARG002
-        """The same for the fields of a nested column, as ``arrow_types.reshaped`` asks."""
+        """The same for the fields of a nested column, as ``arrow_types.reshape_array`` asks."""
         return self.locate(there, kind.fields)
 
 

@@ -13,7 +13,7 @@ from penstock.formats.delta.protocol.properties import (
     MATERIALIZE_PARTITIONS,
     MATERIALIZED_PARTITIONS,
 )
-from penstock.formats.rows.schema import Field, plain_types
+from penstock.formats.rows.schema import Field, list_plain_types
 
 MANAGED_COMMITS: Final = "managedCommits"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
@@ -67,7 +67,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _has_type(name: str) -> ColumnTest:
-    return lambda field: name in plain_types(field.type)
+    return lambda field: name in list_plain_types(field.type)
 
 
 _ON: Final = ("true",)

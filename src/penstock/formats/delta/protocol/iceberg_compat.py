@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.properties import (
     is_on,
 )
 from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES
-from penstock.formats.rows.schema import ArrayType, Field, MapType, parse_schema, plain_types
+from penstock.formats.rows.schema import ArrayType, Field, MapType, list_plain_types, parse_schema
 
 ROW_ID_FIELD: Final = 2147483540
 """The id in files of the column with ids of rows, by the rules of version 3."""
@@ -104,7 +104,7 @@ def _find_faults(metadata: Metadata) -> Iterator[str]:
 def _field_faults(field: Field, version: int) -> Iterator[str]:
     if version == 1 and isinstance(field.type, ArrayType | MapType):
         yield f"allows no arrays and maps, and '{field.name}' is one"
-    for kind in plain_types(field.type):
+    for kind in list_plain_types(field.type):
         is_known = kind in _TYPES or _DECIMAL.fullmatch(kind) is not None
         if not is_known and not (kind == "variant" and version >= WITH_ROW_TRACKING):
             yield f"allows no type {kind}, which '{field.name}' is of"

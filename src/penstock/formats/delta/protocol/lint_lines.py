@@ -23,7 +23,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint_files import Fault
 from penstock.formats.delta.protocol.transaction import DeltaIsolation
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 UNREAD_MAX: Final = 1000
 """After so many lines that cannot be read no more are looked at."""
@@ -123,4 +123,4 @@ class _WholeLine(msgspec.Struct, rename="camel"):
     meta_data: _WholeMetadata
 
 
-_WHOLE_METADATA: Final = json_decoder(_WholeLine)
+_WHOLE_METADATA: Final = get_json_decoder(_WholeLine)

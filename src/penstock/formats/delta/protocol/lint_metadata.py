@@ -30,8 +30,8 @@ from penstock.formats.rows.schema import (
     MapType,
     StructType,
     Type,
+    list_plain_types,
     parse_schema,
-    plain_types,
 )
 
 PRECISION_MAX: Final = 38
@@ -85,7 +85,7 @@ def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
     for field in schema.fields:
         inside = StructType((field,)).walk()
         unknown = next(
-            (kind for field in inside for kind in plain_types(field.type) if not _is_known(kind)), None
+            (kind for field in inside for kind in list_plain_types(field.type) if not _is_known(kind)), None
         )
         if unknown is not None:
             yield field.name, f"has the type {unknown}, which is not supported"

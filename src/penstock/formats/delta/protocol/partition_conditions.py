@@ -10,14 +10,14 @@ from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, Outcomes, outcomes, partition_known
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.rows.predicate_parser import parse_predicate
-from penstock.formats.rows.predicates import And, Column, Predicate, columns_of
+from penstock.formats.rows.predicates import And, Column, Predicate, list_columns
 from penstock.formats.rows.schema import parse_schema
 
 
 def check_condition(where: str, schema_string: str, partition_columns: Sequence[str]) -> None:
     """``InvalidRequest`` for what is no condition, or names a column that the table is not partitioned by."""
     predicate = parse_predicate(where, parse_schema(schema_string))
-    for column in columns_of(predicate):
+    for column in list_columns(predicate):
         if not _is_partition(column, partition_columns):
             column_names = ", ".join(f"'{name}'" for name in partition_columns) or "none"
             raise InvalidRequest(
@@ -36,7 +36,7 @@ def partition_part(where: str, schema_string: str, partition_columns: Sequence[s
     parts = [
         and_part
         for and_part in _and_parts(parse_predicate(where, parse_schema(schema_string)))
-        if all(_is_partition(column, partition_columns) for column in columns_of(and_part))
+        if all(_is_partition(column, partition_columns) for column in list_columns(and_part))
     ]
     if not parts:
         return None
@@ -55,7 +55,9 @@ def condition_outcomes(where: str, schema_string: str, values: Mapping[str, str 
 def condition_columns(where: str, schema_string: str) -> frozenset[str]:
     """The columns that a condition names, in small letters; none if it cannot be understood."""
     predicate = _parse_condition(where, schema_string)
-    return frozenset() if predicate is None else frozenset(map(_partition_column_name, columns_of(predicate)))
+    return (
+        frozenset() if predicate is None else frozenset(map(_partition_column_name, list_columns(predicate)))
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -27,8 +27,8 @@ from penstock.formats.rows.predicates import (
     OneOf,
     Or,
     Predicate,
-    as_float,
-    in_utc,
+    to_float,
+    to_utc,
 )
 from penstock.formats.rows.schema import Type
 
@@ -110,8 +110,8 @@ def partition_value(kind: Type, text: str | None) -> Value:
     is_date = kind == "timestamp_ntz" and len(text or "") == len("2026-11-14")
     value = parse_value(kind, f"{text} 00:00:00" if is_date else text)
     if kind == "timestamp" and isinstance(value, datetime):
-        return in_utc(value)
-    return as_float(value) if kind == "float" and isinstance(value, float) else value
+        return to_utc(value)
+    return to_float(value) if kind == "float" and isinstance(value, float) else value
 
 
 def is_same_value(kind: Type, one: str | None, other: str | None) -> bool | None:

@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import ROW_TRACKING_ENABLED, is_on
 from penstock.formats.rows.schema import parse_schema
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 DOMAIN: Final = "delta.rowTracking"
 ENABLED: Final = ROW_TRACKING_ENABLED
@@ -218,5 +218,5 @@ class _Stats(msgspec.Struct, rename="camel"):
     num_records: int | None = None
 
 
-_MARK: Final = json_decoder(_Mark)
-_STATS: Final = json_decoder(_Stats)
+_MARK: Final = get_json_decoder(_Mark)
+_STATS: Final = get_json_decoder(_Stats)

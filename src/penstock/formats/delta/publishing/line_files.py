@@ -52,7 +52,7 @@ class LineFiles:
         self, location: str, entries: Sequence[tuple[int, BranchLogEntry]]
     ) -> list[tuple[int, BranchLogEntry]]:
         """Those of some versions whose files are not in their folders with the sizes that they must have."""
-        place = self._places.at(location)
+        place = self._places.open_place(location)
         folders: dict[str, list[tuple[int, BranchLogEntry]]] = {}
         for version, entry in entries:
             folders.setdefault(entry.name(version).rpartition("/")[0] + "/", []).append((version, entry))
@@ -69,7 +69,7 @@ class LineFiles:
         self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]
     ) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
-        place = self._places.at(content.location)
+        place = self._places.open_place(content.location)
         read_ahead(entries, self._read)
         held: list[tuple[int, BranchLogEntry]] = []
         staged: list[tuple[int, BranchLogEntry]] = []

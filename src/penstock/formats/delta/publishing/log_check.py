@@ -59,12 +59,12 @@ class LogCheck(SyncCheck[DeltaTable]):
 
     def _compare_with_storage(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:
-            return SyncState(-1, newest_after(self._places.at(location), -1))
+            return SyncState(-1, newest_after(self._places.open_place(location), -1))
         line = line_of(content)
         if line.phase is not OwnershipPhase.OWNED:
             return SyncState(line.fork)  # whose it is, its log has yet to tell, or has told
         if line.published >= line.fork:
-            return SyncState(line.fork, newest_after(self._places.at(location), line.fork))
+            return SyncState(line.fork, newest_after(self._places.open_place(location), line.fork))
         comparison = self._publisher.compare(content)
         other = -1 if comparison.problem is None else int(comparison.problem.details["version"])
         return SyncState(line.fork, comparison.beyond, other)

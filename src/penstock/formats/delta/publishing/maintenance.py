@@ -176,7 +176,7 @@ class CheckpointMaintenance:
         interval = checkpoint_interval(metadata.configuration if isinstance(metadata, Metadata) else {})
         if wish.published - table.checkpoint < interval:
             return
-        place = self._places.at(wish.content.location)
+        place = self._places.open_place(wish.content.location)
         # Another process, or another engine, may have made one since.
         found_checkpoint = find_segment(PlaceFiles(place)).checkpoint
         table.checkpoint = -1 if found_checkpoint is None else found_checkpoint.version

@@ -186,9 +186,9 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             if own and line.latest <= progress.published:
                 self._remember(task.id, line.fork)  # the branch was set back, and has other versions now
             if is_default and line.fork <= progress.published:
-                self.discard(task.id, self._is_published)
+                self.discard_finished_tasks(task.id, self._is_published)
             else:
-                self.add(task, retry_alarm=False)
+                self.add_task(task, retry_alarm=False)
 
     def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
         """Until a version is published, for at most so long; whether it is.
@@ -218,7 +218,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         """
         self.check_owned(content)
         line, id = line_of(content), JobId(_table_id(content), b"")  # noqa: A001
-        with self.turn(id) as job:
+        with self.wait_for_job(id) as job:
             before = self._log_progress(id).published
             try:
                 published = self._publish(id, content, version)
@@ -226,7 +226,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
                 if (
                     line.phase is not OwnershipPhase.ADOPTING
                 ):  # else it is not the lake's yet: its adopter deals with it
-                    self.fail(job, problem)
+                    self.note_failed_try(job, problem)
                 raise
             with self.changed:
                 if job.problem is not None and job.problem.details.get("version", UNKNOWN) <= published:
@@ -262,12 +262,12 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         hold: for readers where no file can be written. Raises ``InvalidLog`` if bytes are gone."""
         entries = list(takewhile(lambda one: one[0] <= last, line_of(content).since(after, self._read)))
         names = {version: entry.name(version) for version, entry in entries}
-        ratified_commits = bytes_of(self._places.at(content.location), content, entries, self._read)
+        ratified_commits = bytes_of(self._places.open_place(content.location), content, entries, self._read)
         return names, {ratified_commit.version: ratified_commit.data for ratified_commit in ratified_commits}
 
     def problem(self, table_id: UUID) -> PenstockError | None:
         """Why a table is not published, as far as is known here."""
-        return self.problem_of(JobId(table_id, b""))
+        return self.find_problem(JobId(table_id, b""))
 
     # -- what the engine asks ------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
     def _add_follow_up(self, task: PublishTask, before: int) -> None:
         """Have ``after_publish`` called, out of the table's turn, if more is published than before."""
         if self.after_publish is not None and self._log_progress(task.id).published > before:
-            self.add(task._replace(is_follow_up=True))
+            self.add_task(task._replace(is_follow_up=True))
 
     def _run_after_publish(self, task: PublishTask) -> None:
         published = self.published_version(task.id.table)
@@ -361,7 +361,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _publish(self, id: JobId, content: DeltaTable, version: int | None = None) -> int:  # noqa: A002
         """In the table's turn."""
-        place, line = self._places.at(content.location), line_of(content)
+        place, line = self._places.open_place(content.location), line_of(content)
         goal = line.fork if version is None else min(version, line.fork)
         progress = self._log_progress(id)
         published = max(progress.published, line.published)
@@ -372,7 +372,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
                 published = self._find_published_version(content, goal)
             if published < goal:
                 busy = f"another process is publishing the table at {content.location}; try again"
-                with self.guard(place, f"delta/{content.id}", busy) as guard:
+                with self.guard_place(place, f"delta/{content.id}", busy) as guard:
                     published = publish_versions(
                         place,
                         content,
@@ -403,7 +403,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def compare(self, content: DeltaTable) -> LogListing:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
-        log_state = look(self._places.at(content.location), content, self._read, self._check_named)
+        log_state = look(self._places.open_place(content.location), content, self._read, self._check_named)
         with self.changed:
             self._record_published(JobId(_table_id(content), b""), log_state.published)
             if log_state.problem is not None:
@@ -473,7 +473,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         """Remember that versions up to one were seen to be published, and wake those who wait for them."""
         with self.changed:
             self._remember(id, max(published, self._log_progress(id).published), elapsed_s())
-            self.discard(id, self._is_published)
+            self.discard_finished_tasks(id, self._is_published)
 
     def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
         self._record_published(id, published)

@@ -17,7 +17,7 @@ from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, partition_known
 from penstock.formats.delta.rows.pruning import read_stats, stats_known
-from penstock.formats.rows.arrow_types import arrow_type, loosened, pa, pc
+from penstock.formats.rows.arrow_types import allow_nulls, find_arrow_type, pa, pc
 from penstock.formats.rows.predicates import Column
 from penstock.formats.rows.schema import Field, parse_schema
 
@@ -93,4 +93,4 @@ def _conditions_of_value(field: Field, known: KnownValue) -> Iterator[Any]:
 
 
 def _arrow_type_of(field: Field) -> Any:
-    return arrow_type(loosened(field.type), field.name)
+    return find_arrow_type(allow_nulls(field.type), field.name)

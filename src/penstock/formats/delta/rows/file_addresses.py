@@ -22,8 +22,8 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
 def table_place(places: Places, location: str, configuration: dict[str, str]) -> Place:
     """Where the files of a table of a lake are read; of a clone, also those of the tables that it was cloned
     from."""
-    place, sources = places.at(location), clone_sources(configuration)
-    return LinkedPlace(place, [places.at(source) for source in sources]) if sources else place
+    place, sources = places.open_place(location), clone_sources(configuration)
+    return LinkedPlace(place, [places.open_place(source) for source in sources]) if sources else place
 
 
 def name_inside(path: str, place: Place) -> str:

@@ -44,8 +44,16 @@ from penstock.formats.delta.protocol.row_ids import row_columns_of
 from penstock.formats.delta.rows.filled_columns import ColumnFiller, IdentityNumberSource
 from penstock.formats.delta.rows.row_checks import RowChecks, check_columns, conform_batch
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
-from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
-from penstock.formats.rows.predicates import in_utc
+from penstock.formats.rows.arrow_types import (
+    allow_nulls,
+    find_arrow_type,
+    make_arrow_schema,
+    pa,
+    pc,
+    pq,
+    reshape_array,
+)
+from penstock.formats.rows.predicates import to_utc
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.storage.disk_space import NO_ROOM, storage_full_error
 from penstock.storage.places import Place
@@ -215,7 +223,7 @@ def partition_text(kind: Type, value: Any) -> str | None:
         case "date":
             return str(value.isoformat())
         case "timestamp":
-            return f"{in_utc(value).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+            return f"{to_utc(value).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
         case "timestamp_ntz":
             return str(value.isoformat(sep=" ", timespec="microseconds"))
         case "binary":
@@ -266,10 +274,10 @@ class _Target:
         self._has_partitions = materializes_partitions(metadata.configuration)
         if self._has_partitions:
             data_fields += self._partition_fields
-        loose = [replace(field, type=loosened(field.type), nullable=True) for field in data_fields]
+        loose = [replace(field, type=allow_nulls(field.type), nullable=True) for field in data_fields]
         self.mapping = mapping_of(metadata)
         self.stored = (*stored_schema(loose, self.mapping).fields, *beside)
-        self.file_schema = arrow_schema((*loose, *(replace(field, nullable=True) for field in beside)))
+        self.file_schema = make_arrow_schema((*loose, *(replace(field, nullable=True) for field in beside)))
         self.parquet_schema = self.file_schema
         if self.mapping is not ColumnMapping.NONE:
             self.parquet_schema = pa.schema([_field_with_id(field) for field in self.stored])
@@ -310,7 +318,9 @@ class _Target:
         if self.mapping is ColumnMapping.NONE:
             return table
         arrays = [
-            reshaped(column.combine_chunks(), field.type, _positions_of_renamed_fields, _as_is, field.name)
+            reshape_array(
+                column.combine_chunks(), field.type, _positions_of_renamed_fields, _as_is, field.name
+            )
             for column, field in zip(table.columns, self.stored, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.parquet_schema)
@@ -516,7 +526,7 @@ def _numbered_type(kind: Type, path: str, nested: MappingOf[str, int]) -> Any:
             key = inside("key", kind.key_type, nullable=False)
             return pa.map_(key, inside("value", kind.value_type, nullable=kind.value_contains_null))
         case _:
-            return arrow_type(kind, path)
+            return find_arrow_type(kind, path)
 
 
 def _make_reader(data: Any) -> Any:

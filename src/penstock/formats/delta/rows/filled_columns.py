@@ -19,10 +19,10 @@ from penstock.formats.delta.protocol.column_rules import (
     identity_of,
 )
 from penstock.formats.delta.rows.row_checks import check_columns, conform_batch
-from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pc
+from penstock.formats.rows.arrow_types import allow_nulls, make_arrow_schema, pa, pc
 from penstock.formats.rows.conversions import may_cast
 from penstock.formats.rows.expression_text import parse_expression
-from penstock.formats.rows.positions import row_positions
+from penstock.formats.rows.positions import number_rows
 from penstock.formats.rows.row_expressions import TABLE, Conversion, RowFrames, SqlExpression
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 
@@ -101,10 +101,10 @@ class ColumnFiller:
             columns[name] = _as_column(field, _compute(expression, columns_so_far))
         for field, expression in self._checked.values():
             _check_generated(field, expression, columns_so_far)
-        loose = loosened(self._schema)
+        loose = allow_nulls(self._schema)
         assert isinstance(loose, StructType)  # as what it was made from
         arrays = [columns[field.name] for field in self._schema.fields]
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(loose.fields))
+        return pa.RecordBatch.from_arrays(arrays, schema=make_arrow_schema(loose.fields))
 
     def _add_identity(self, identity: IdentityColumn, *, is_given: bool) -> None:
         if not is_given:
@@ -122,7 +122,7 @@ class ColumnFiller:
         if not count:
             return pa.array([], pa.int64())
         first = self._require_numbers(identity.name).take(identity.name, count)
-        return row_positions(count, first, identity.step)
+        return number_rows(count, first, identity.step)
 
     def _require_numbers(self, name: str) -> IdentityNumberSource:
         if self._numbers is None:

@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
-from penstock.formats.rows.arrow_types import DECIMAL, loosened
+from penstock.formats.rows.arrow_types import DECIMAL, allow_nulls
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 PLAIN: Final = frozenset({
@@ -119,7 +119,7 @@ def _find_problems(kind: Type, path: str) -> Iterator[str]:
 def _make_field(field: Field) -> Field:
     """A field as one of a new table's, or a new one of a table's."""
     noted = {name: value for name, value in field.metadata.items() if not name.startswith(_OTHERS_RULES)}
-    return Field(name=field.name, type=_plain_notes(loosened(field.type)), nullable=True, metadata=noted)
+    return Field(name=field.name, type=_plain_notes(allow_nulls(field.type)), nullable=True, metadata=noted)
 
 
 def _plain_notes(kind: Type) -> Type:

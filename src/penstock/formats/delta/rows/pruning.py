@@ -31,12 +31,12 @@ from penstock.formats.rows.predicates import (
     ComparedValues,
     OneOf,
     Predicate,
-    as_float,
-    columns_of,
-    in_utc,
+    list_columns,
+    to_float,
+    to_utc,
 )
 from penstock.formats.rows.schema import Type
-from penstock.model.decoders import own_json_decoder
+from penstock.model.decoders import make_own_json_decoder
 
 TYPE_CHANGES: Final = "delta.typeChanges"
 """In the metadata of a column whose type was widened."""
@@ -90,7 +90,7 @@ class FilePruner:
         mapping = mapping_of(metadata)
         self._names = {
             column.path: tuple(mapping.physical(field) for field in column.fields)
-            for column in columns_of(predicate)
+            for column in list_columns(predicate)
         }
         self._read_stats = _stats_reader(
             [names for path, names in self._names.items() if not self._is_partition(path)]
@@ -161,8 +161,8 @@ def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> 
     high = _decode_bound(kind, _nested_value(stats.get("maxValues"), names), SLACK)
     if kind == "double" and TYPE_CHANGES in column.fields[-1].metadata:
         # A file from when it was a float: 0.1 is noted, and what the file holds is a little more.
-        low = None if low is None else min(low, as_float(low))
-        high = None if high is None else max(high, as_float(high))
+        low = None if low is None else min(low, to_float(low))
+        high = None if high is None else max(high, to_float(high))
     return KnownValue(
         low=low,
         high=high,
@@ -196,13 +196,13 @@ def _decode_bound(kind: Type, raw: Any, slack: timedelta) -> Any:
     try:
         if kind in {"timestamp", "timestamp_ntz"}:
             moment = datetime.fromisoformat(raw)
-            moment = in_utc(moment) if kind == "timestamp" else moment
+            moment = to_utc(moment) if kind == "timestamp" else moment
             return moment + slack if (moment.tzinfo is None) == (kind == "timestamp_ntz") else None
         if kind == "date":
             return date.fromisoformat(raw)
         if kind in {"float", "double"}:
             number = float(raw)
-            return None if isnan(number) else as_float(number) if kind == "float" else number
+            return None if isnan(number) else to_float(number) if kind == "float" else number
     except (ValueError, TypeError, OverflowError):
         return None
     is_high = slack > timedelta()
@@ -259,7 +259,7 @@ def _stats_reader(columns: Sequence[tuple[str, ...]]) -> Callable[[Add], dict[st
     # By names in files, so that the types are made here.
     fields = {"numRecords": Any} | dict.fromkeys(_BOUNDS, bounds)
     stats_type = TypedDict("stats_type", fields, total=False)  # type: ignore[misc]
-    decoder = own_json_decoder(stats_type, float_hook=Decimal)
+    decoder = make_own_json_decoder(stats_type, float_hook=Decimal)
 
     def read(file: Add) -> dict[str, Any]:
         try:

@@ -15,13 +15,13 @@ from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import Constraint, constraints_of
 from penstock.formats.rows.arrow_types import (
     DECIMAL_DIGITS_MAX,
-    arrow_schema,
-    arrow_type,
-    loosened,
+    allow_nulls,
+    find_arrow_type,
+    make_arrow_schema,
     pa,
     pc,
-    reshaped,
-    spelled,
+    reshape_array,
+    write_type_name,
 )
 from penstock.formats.rows.expression_text import parse_condition_text
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
@@ -41,18 +41,18 @@ def conform_batch(batch: Any, schema: StructType) -> Any:
     be, and one whose type or values the table's type cannot hold without loss.
     """
     places = _match_names(batch.schema, schema, "")
-    loose = loosened(schema)
+    loose = allow_nulls(schema)
     assert isinstance(loose, StructType)  # as what it was made from
     arrays = []
     for field, at in zip(loose.fields, places, strict=True):
         if at is None:
-            array = pa.nulls(batch.num_rows, arrow_type(field.type, field.name))
+            array = pa.nulls(batch.num_rows, find_arrow_type(field.type, field.name))
         else:
             array = _reshape_column(batch.column(at), field)
         arrays.append(array)
     for field, array in zip(schema.fields, arrays, strict=True):
         _check_nulls(array, field.type, field.name, nullable=field.nullable)
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(loose.fields))
+    return pa.RecordBatch.from_arrays(arrays, schema=make_arrow_schema(loose.fields))
 
 
 def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None]:
@@ -82,7 +82,7 @@ def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None
 
 def _reshape_column(array: Any, field: Field) -> Any:
     try:
-        return reshaped(array, field.type, _match_names, _cast_lossless, field.name)
+        return reshape_array(array, field.type, _match_names, _cast_lossless, field.name)
     except TypeError as problem:
         raise InvalidRequest(str(problem), column=field.name) from None
 
@@ -94,7 +94,8 @@ def _cast_lossless(array: Any, target_type: Any, path: str) -> Any:
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target_type):
             hint = "; add a time zone to its values, or strip it, to state whether they are in UTC"
         raise InvalidRequest(
-            f"the column '{path}' has the type {spelled(target_type)}, but the data has {array.type}{hint}",
+            f"the column '{path}' has the type {write_type_name(target_type)}, "
+            f"but the data has {array.type}{hint}",
             column=path,
         )
     try:
@@ -104,7 +105,7 @@ def _cast_lossless(array: Any, target_type: Any, path: str) -> Any:
         return array.cast(target_type)
     except pa.ArrowException as problem:
         raise InvalidRequest(
-            f"the column '{path}' has the type {spelled(target_type)}, which cannot hold all values: "
+            f"the column '{path}' has the type {write_type_name(target_type)}, which cannot hold all values: "
             f"{problem}",
             column=path,
         ) from None
@@ -129,7 +130,7 @@ def _may_cast(column: Any, target_type: Any) -> bool:
         return bool(kinds.is_timestamp(target_type) and (column.tz is None) == (target_type.tz is None))
     if kinds.is_date(column):
         return bool(kinds.is_date(target_type))
-    return spelled(column) == spelled(target_type)
+    return write_type_name(column) == write_type_name(target_type)
 
 
 def _check_nulls(array: Any, kind: Type, path: str, *, nullable: bool) -> None:

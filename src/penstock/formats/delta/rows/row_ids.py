@@ -15,7 +15,7 @@ from penstock.formats.delta.protocol.row_ids import (
     row_ids_of,
 )
 from penstock.formats.rows.arrow_types import pa, pc
-from penstock.formats.rows.positions import row_positions
+from penstock.formats.rows.positions import number_rows
 from penstock.formats.rows.schema import Field
 
 
@@ -69,7 +69,7 @@ class RowIdReader:
             if ids is None:
                 values = pa.nulls(rows, pa.int64())
             elif column.is_id:
-                values = row_positions(rows, ids.base + first)
+                values = number_rows(rows, ids.base + first)
             else:
                 values = pa.repeat(pa.scalar(ids.version, pa.int64()), rows)
             if column.stored is not None and column.stored in batch.schema.names:

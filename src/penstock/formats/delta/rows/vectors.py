@@ -190,11 +190,11 @@ def _require_checksum(found: bytes, size: int) -> bytes:
 
 def _decode_bitmap(data: bytes, rows: int) -> bytearray:
     reader = NumberReader(data)
-    if (magic := reader.number(U32)) != MAGIC:
+    if (magic := reader.read_number(U32)) != MAGIC:
         raise ValueError(f"it begins with {magic} instead of {MAGIC}")
     bitmap = bytearray(-(-rows // CONTAINER_ROWS) * CONTAINER_BYTES)
-    for _ in range(reader.number(U64)):
-        high = reader.number(U32)
+    for _ in range(reader.read_number(U64)):
+        high = reader.read_number(U32)
         for key, container in read_containers(reader):
             start = ((high << 16) | key) * CONTAINER_BYTES
             if start >= len(bitmap):

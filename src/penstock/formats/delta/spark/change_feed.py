@@ -38,7 +38,7 @@ from penstock.formats.delta.spark.scan.older_schemas import unreadable
 from penstock.formats.delta.spark.scan.scans import FilePiece
 from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
-from penstock.model.clock import now_us, utc
+from penstock.model.clock import now_us, to_utc_datetime
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class _FeedCommit(msgspec.Struct, frozen=True):
     @property
     def origin(self) -> tuple[str, str]:
         """As the log would spell it, were it the value of a partition."""
-        return str(self.version), utc(self.timestamp_ms * 1000).strftime("%Y-%m-%d %H:%M:%S.%f")
+        return str(self.version), to_utc_datetime(self.timestamp_ms * 1000).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 class _Feed:

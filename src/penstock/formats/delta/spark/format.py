@@ -100,13 +100,13 @@ class DeltaSpark(SparkFormat):
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
         stored, origin = DeltaTableRows(table.key, snapshot), TableOrigin(origin_of(table))
-        parts = list(stored.parts())
+        parts = list(stored.list_parts())
 
         def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
             files = [part.source for part in (parts if chosen is None else chosen)]
             return scans.rows(spark, snapshot.outside_read_set, files, origin=origin)
 
-        return ScannedTable(read(()).schema, read, StoredRows(parts, stored.bindings()))
+        return ScannedTable(read(()).schema, read, StoredRows(parts, stored.identify_columns()))
 
     def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:
         return _SQL.describe(table, version)

@@ -14,12 +14,17 @@ import msgspec
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import command, group, limit_option, ref_option
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, format_count, iso, size
+from penstock.cli.command_declaration import add_limit_option, add_ref_option, declare_command, declare_group
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count, format_iso_time, format_size
 from penstock.formats.files.cli.download_commands import files_export, files_get
-from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.path_arguments import (
+    complete_path,
+    not_found_error,
+    open_files_at,
+    parse_files_path,
+)
 from penstock.formats.files.cli.write_commands import files_cp, files_mv, files_put, files_rm
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed
@@ -58,7 +63,7 @@ class FilesAmount(FilesTotal, frozen=True, kw_only=True):
     """In the table; of a folder with a slash at its end, empty for the whole table."""
 
 
-@group(
+@declare_group(
     "files",
     prints=ListPage[FilesTableInfo],
     examples="""
@@ -81,7 +86,7 @@ def files(ctx: click.Context) -> None:
 
 
 def _print_tables(call: CommandContext) -> None:
-    lake = call.open()
+    lake = call.open_lake()
     at = lake.at()
     keys = [key for key, content in at.entries() if isinstance(content, FilesTable) and is_managed(content)]
     tables = [lake.do(GetFilesTable(key=key, at=at.id, via=at.via)) for key in keys]
@@ -91,20 +96,20 @@ def _print_tables(call: CommandContext) -> None:
             yield "no tables of files"
         rows: list[Row] = [
             [
-                StyledText(printable(str(table.key)), "strong"),
+                StyledText(escape_controls(str(table.key)), "strong"),
                 format_count(table.files, "file"),
-                size(table.size),
-                printable(table.layout.format),
-                StyledText(printable(", ".join(table.layout.partition_by)), "dim"),
+                format_size(table.size),
+                escape_controls(table.layout.format),
+                StyledText(escape_controls(", ".join(table.layout.partition_by)), "dim"),
             ]
             for table in tables
         ]
-        yield from columns(screen, rows, flexible=0)
+        yield from align_columns(screen, rows, flexible=0)
 
-    call.answer(lambda: ListPage.of(tables), text)
+    call.print_answer(lambda: ListPage.from_items(tables), text)
 
 
-@command(
+@declare_command(
     "ls",
     prints=ListPage[FileEntry],
     examples="""
@@ -114,15 +119,15 @@ $ penstock files ls -r raw.visits --ref main
 )
 @click.argument("place", metavar="TABLE[/PATH]", shell_complete=complete_path)
 @click.option("-r", "--recursive", is_flag=True, help="Include the files in subfolders.")
-@ref_option
-@limit_option(LIST_LIMIT)
+@add_ref_option
+@add_limit_option(LIST_LIMIT)
 @click.option("--after", metavar="PATH", default="", help="List only paths after this one.")
 @pass_call
 def files_ls(
     call: CommandContext, place: str, recursive: bool, ref: str | None, limit: int, after: str
 ) -> None:
     """List the files and folders of a table, or of a folder of it."""
-    lake, where = call.open(), place_of(place)
+    lake, where = call.open_lake(), parse_files_path(place)
     commit = lake.do(Resolve(revision=ref))  # all pages are of one
     list_files = ListFiles(
         key=where.key,
@@ -134,28 +139,28 @@ def files_ls(
     )
     pages = lake.pages(list_files, limit + 1, lambda last: {"after": last.path})
     if not pages and where.path and not after:
-        pages = [_find_file(files_at(lake, where, ref), where, ref)]
+        pages = [_find_file(open_files_at(lake, where, ref), where, ref)]
     page, following = pages[:limit], pages[limit - 1].path if len(pages) > limit else None
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no files"
-        yield from columns(screen, [_format_file_row(screen, entry) for entry in page], flexible=-1)
+        yield from align_columns(screen, [_format_file_row(screen, entry) for entry in page], flexible=-1)
         if following is not None:
-            yield screen.spell(f"… more with --after {printable(following)}")
+            yield screen.replace_unsupported(f"… more with --after {escape_controls(following)}")
 
-    call.answer(
-        lambda: ListPage.of(page, following),
+    call.print_answer(
+        lambda: ListPage.from_items(page, following),
         text,
     )
 
 
 def _format_file_row(screen: Screen, entry: FileEntry) -> Row:
-    when = "" if entry.modified is None else ago(entry.modified, screen.now)
+    when = "" if entry.modified is None else format_age(entry.modified, screen.now)
     return [
-        "" if entry.is_folder else size(entry.size),
+        "" if entry.is_folder else format_size(entry.size),
         StyledText(when, "dim"),
-        StyledText(printable(entry.path), "name" if entry.is_folder else "strong"),
+        StyledText(escape_controls(entry.path), "name" if entry.is_folder else "strong"),
     ]
 
 
@@ -166,26 +171,26 @@ def _find_file(table: Files, path: FilesPath, ref: str | None) -> FileEntry:
     return table.stat(path.path)
 
 
-@command("stat", prints=FileEntry, examples="$ penstock files stat raw.visits/day=1/mon.csv")
+@declare_command("stat", prints=FileEntry, examples="$ penstock files stat raw.visits/day=1/mon.csv")
 @click.argument("place", metavar="TABLE/PATH", shell_complete=complete_path)
-@ref_option
+@add_ref_option
 @pass_call
 def files_stat(call: CommandContext, place: str, ref: str | None) -> None:
     """Show the properties of a file, and where its bytes are stored."""
-    lake, where = call.open(), place_of(place, needs_path=True)
-    file = _find_file(files_at(lake, where, ref), where, ref)
+    lake, where = call.open_lake(), parse_files_path(place, needs_path=True)
+    file = _find_file(open_files_at(lake, where, ref), where, ref)
 
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
-            ["path", StyledText(printable(file.path), "strong")],
-            ["size", f"{size(file.size)}" + (f" ({file.size:,} bytes)" if file.size >= 1024 else "")],
-            ["modified", "" if file.modified is None else iso(file.modified)],
+            ["path", StyledText(escape_controls(file.path), "strong")],
+            ["size", f"{format_size(file.size)}" + (f" ({file.size:,} bytes)" if file.size >= 1024 else "")],
+            ["modified", "" if file.modified is None else format_iso_time(file.modified)],
             ["checksum", file.checksum or "not known"],
-            ["address", printable(file.address)],
+            ["address", escape_controls(file.address)],
         ]
-        yield from columns(screen, rows)
+        yield from align_columns(screen, rows)
 
-    call.answer(lambda: file, text)
+    call.print_answer(lambda: file, text)
 
 
 def _parse_byte_range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
@@ -197,7 +202,7 @@ def _parse_byte_range(ctx: click.Context, param: click.Parameter, value: str | N
     return slice(*(int(part) if part not in ("", "-") else None for part in match.groups()))
 
 
-@command(
+@declare_command(
     "cat",
     prints=FileBytes,
     examples="""
@@ -207,7 +212,7 @@ $ penstock files cat raw.visits/day=1/mon.csv --range=-7:
 """,
 )
 @click.argument("place", metavar="TABLE/PATH", shell_complete=complete_path)
-@ref_option
+@add_ref_option
 @click.option(
     "--range",
     "part",
@@ -221,8 +226,8 @@ $ penstock files cat raw.visits/day=1/mon.csv --range=-7:
 @pass_call
 def files_cat(call: CommandContext, place: str, ref: str | None, part: slice) -> None:
     """Write the bytes of a file to standard output."""
-    lake, where = call.open(), place_of(place, needs_path=True)
-    table = files_at(lake, where, ref)
+    lake, where = call.open_lake(), parse_files_path(place, needs_path=True)
+    table = open_files_at(lake, where, ref)
     _find_file(table, where, ref)
     with table.open(where.path) as file:
         start, end, _ = part.indices(file.seek(0, io.SEEK_END))
@@ -231,7 +236,7 @@ def files_cat(call: CommandContext, place: str, ref: str | None, part: slice) ->
             _copy_to_stdout(file, max(0, end - start))
             return
         data = file.read(max(0, end - start))
-    call.answer(
+    call.print_answer(
         lambda: FileBytes(
             key=str(where.key),
             path=where.path,
@@ -251,7 +256,7 @@ def _copy_to_stdout(file: IO[bytes], remaining_bytes: int) -> None:
     sys.stdout.buffer.flush()
 
 
-@command(
+@declare_command(
     "du",
     prints=ListPage[FilesAmount],
     examples="""
@@ -260,13 +265,13 @@ $ penstock files du raw.visits --folders
 """,
 )
 @click.argument("place", metavar="TABLE[/PATH]", shell_complete=complete_path)
-@ref_option
+@add_ref_option
 @click.option("--folders", is_flag=True, help="Also show each direct subfolder.")
 @pass_call
 def files_du(call: CommandContext, place: str, ref: str | None, folders: bool) -> None:
     """Show the number and the total size of the files in a table or folder."""
-    lake, where = call.open(), place_of(place)
-    table = files_at(lake, where, ref)
+    lake, where = call.open_lake(), parse_files_path(place)
+    table = open_files_at(lake, where, ref)
     below = [entry.path for entry in table.folder(where.prefix) if entry.is_folder] if folders else []
     totals, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
     if where.path and not whole.files:
@@ -283,16 +288,16 @@ def _show_sizes(call: CommandContext, where: FilesPath, totals: Sequence[tuple[s
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [
-                size(total.size),
+                format_size(total.size),
                 format_count(total.files, "file"),
-                StyledText(printable(f"{where.key}/{path}"), "strong"),
+                StyledText(escape_controls(f"{where.key}/{path}"), "strong"),
             ]
             for path, total in totals
         ]
-        yield from columns(screen, rows, flexible=-1)
+        yield from align_columns(screen, rows, flexible=-1)
 
-    call.answer(
-        lambda: ListPage.of(
+    call.print_answer(
+        lambda: ListPage.from_items(
             FilesAmount(path=path, files=files_total.files, size=files_total.size)
             for path, files_total in totals
         ),

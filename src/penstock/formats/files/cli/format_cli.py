@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.cli.format_cli import FormatCli
-from penstock.cli.rendering.screen import printable
-from penstock.cli.rendering.times import size
+from penstock.cli.rendering.screen import escape_controls
+from penstock.cli.rendering.times import format_size
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import state_of
+from penstock.formats.files.files import decode_state
 
 
 class FilesCli(FormatCli):
@@ -15,13 +15,13 @@ class FilesCli(FormatCli):
     merges_folders = True
 
     def describe_fields(self, content: FilesTable) -> list[tuple[str, str]]:
-        state = state_of(content)
+        state = decode_state(content)
         return [
             ("id", str(content.id)),
             ("files", f"{state.files:,}"),
-            ("size", size(state.size)),
-            ("format", printable(state.layout.format)),
-            ("partitions", printable(", ".join(state.layout.partition_by))),
+            ("size", format_size(state.size)),
+            ("format", escape_controls(state.layout.format)),
+            ("partitions", escape_controls(", ".join(state.layout.partition_by))),
             ("tree", state.root.hex()),
         ]
 

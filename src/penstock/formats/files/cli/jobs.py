@@ -8,13 +8,13 @@ import click
 
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import group
-from penstock.cli.completions import complete_branch, complete_key, offering
-from penstock.cli.id_prefixes import ID_CHARS, whole_id
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago
+from penstock.cli.command_declaration import declare_group
+from penstock.cli.completions import complete_branch, complete_key, make_completer
+from penstock.cli.id_prefixes import ID_CHARS, complete_id
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age
 from penstock.errors import JobNotFound
 from penstock.formats.files.lake.answers import JobInfo
 from penstock.lake.lake import Lake
@@ -23,7 +23,7 @@ from penstock.model.jobs import JobState
 _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 
 
-@group("jobs", prints=ListPage[JobInfo], examples="$ penstock jobs")
+@declare_group("jobs", prints=ListPage[JobInfo], examples="$ penstock jobs")
 @click.pass_context
 def jobs(ctx: click.Context) -> None:
     """List and abort jobs that write tables of files.
@@ -32,7 +32,7 @@ def jobs(ctx: click.Context) -> None:
     not at all. Without a subcommand, running jobs are listed.
     """
     if ctx.invoked_subcommand is None:
-        _show_jobs(ctx.ensure_object(CommandContext), ctx.ensure_object(CommandContext).open().jobs())
+        _show_jobs(ctx.ensure_object(CommandContext), ctx.ensure_object(CommandContext).open_lake().jobs())
 
 
 @jobs.command(
@@ -53,7 +53,7 @@ $ penstock jobs list --all --table raw.visits --branch main
 @pass_call
 def jobs_list(call: CommandContext, also_ended: bool, key: str | None, branch: str | None) -> None:
     """List running jobs, newest first: their tables, who runs them, and their time limit."""
-    _show_jobs(call, call.open().jobs(key, branch, all=also_ended))
+    _show_jobs(call, call.open_lake().jobs(key, branch, all=also_ended))
 
 
 def _complete_job_ids(lake: Lake, start: str) -> list[str]:
@@ -67,7 +67,7 @@ def _complete_job_ids(lake: Lake, start: str) -> list[str]:
 $ penstock jobs abort --late
 """,
 )
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_complete_job_ids))
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=make_completer(_complete_job_ids))
 @click.option("--late", is_flag=True, help="Abort all jobs that timed out.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, which is stored with the job.")
 @pass_call
@@ -79,18 +79,18 @@ def jobs_abort(call: CommandContext, ids: tuple[str, ...], late: bool, why: str)
     """
     if not ids and not late:
         raise click.UsageError("give the ID of the job to abort, or --late to abort all that timed out")
-    lake = call.open()
+    lake = call.open_lake()
     chosen = dict.fromkeys(_find_job_id(lake, start.lower()) for start in ids)
     if late:
         chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
     _show_jobs(call, ended)
     if any(job.state is not JobState.ABORTED for job in ended):
-        call.note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
+        call.print_note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
 
 
 def _find_job_id(lake: Lake, start: str) -> str:
-    return whole_id(
+    return complete_id(
         start,
         "jobs",
         lambda: (job.id for job in lake.jobs(all=True)),
@@ -99,13 +99,13 @@ def _find_job_id(lake: Lake, start: str) -> str:
 
 
 def _show_jobs(call: CommandContext, jobs: Sequence[JobInfo]) -> None:
-    call.answer(lambda: ListPage.of(jobs), lambda screen: _format_jobs(screen, jobs))
+    call.print_answer(lambda: ListPage.from_items(jobs), lambda screen: _format_jobs(screen, jobs))
 
 
 def _format_jobs(screen: Screen, jobs: Sequence[JobInfo]) -> Iterator[str]:
     if not jobs:
         yield "no jobs"
-    yield from columns(screen, [_format_job_row(screen, job) for job in jobs], flexible=-1)
+    yield from align_columns(screen, [_format_job_row(screen, job) for job in jobs], flexible=-1)
 
 
 def _format_job_row(screen: Screen, job: JobInfo) -> Row:
@@ -118,10 +118,10 @@ def _format_job_row(screen: Screen, job: JobInfo) -> Row:
             "late" if job.is_late else job.state.value,
             "warning" if job.is_late else _STYLES.get(job.state, ""),
         ),
-        StyledText(printable(job.key), "strong"),
-        StyledText(printable(job.branch), "name"),
-        StyledText(short(job.commit) if job.commit else "", "id"),
-        StyledText(f"began {ago(job.began, screen.now)}", "dim"),
-        printable(job.who),
-        printable(description),
+        StyledText(escape_controls(job.key), "strong"),
+        StyledText(escape_controls(job.branch), "name"),
+        StyledText(shorten_id(job.commit) if job.commit else "", "id"),
+        StyledText(f"began {format_age(job.began, screen.now)}", "dim"),
+        escape_controls(job.who),
+        escape_controls(description),
     ]

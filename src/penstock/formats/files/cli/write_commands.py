@@ -13,14 +13,24 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import branch_option, command, key_option, message_option
+from penstock.cli.command_declaration import (
+    add_key_option,
+    add_message_option,
+    branch_option,
+    declare_command,
+)
 from penstock.cli.completions import complete_revision
 from penstock.cli.progress import WaitingLine
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.path_arguments import (
+    complete_path,
+    not_found_error,
+    open_files_at,
+    parse_files_path,
+)
 from penstock.formats.files.lake.answers import FileEntry, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile
 from penstock.formats.files.lake.paths import FilesPath
@@ -50,7 +60,7 @@ class FilesChange(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing was changed in fact."""
 
     @classmethod
-    def of(
+    def from_result(
         cls,
         key: str,
         branch: str,
@@ -68,7 +78,7 @@ class FilesChange(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-@command(
+@declare_command(
     "put",
     prints=FilesChange,
     examples="""
@@ -85,8 +95,8 @@ $ echo done | penstock files put - raw.visits/_NOTE
 @click.option("--replace", is_flag=True, help="Remove all other files in the folder, in the same commit.")
 @click.option("--dry-run", is_flag=True, help="Show what would be put, and change nothing.")
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def files_put(
     call: CommandContext,
@@ -105,11 +115,11 @@ def files_put(
     their names below it. A directory keeps its name too, unless it ends with a slash: then only its contents
     are uploaded. '-' reads standard input.
     """
-    where = place_of(target)
+    where = parse_files_path(target)
     puts = _find_upload_sources(sources, where, recursive)
     if replace and not where.is_folder:
         raise click.UsageError(f"--replace needs a folder: write {target}/ or only the table")
-    lake = call.open()
+    lake = call.open_lake()
     name = lake.branch(branch).name
     _check_no_folder(lake, where, name)
     written = None
@@ -120,7 +130,7 @@ def files_put(
                 data,
                 replace=(where.prefix,) if replace else (),
                 message=message,
-                author=call.who,
+                author=call.commit_author,
                 idempotency_key=idempotency_key,
             )
     _show_change(call, where, name, written, paths=list(puts), removed=[where.prefix] if replace else [])
@@ -130,7 +140,7 @@ def _check_no_folder(lake: Lake, where: FilesPath, branch: str) -> None:
     """A usage error for a file that would have the name of a folder: no directory can have both."""
     with suppress(KeyNotFound):
         if not where.is_folder and lake.table(where.key, branch).files.list(where.path, limit=1):
-            path = where.with_path(where.path)
+            path = where.replace_path(where.path)
             raise click.UsageError(f"{path} is a folder: write {path}/ to put files into it")
 
 
@@ -147,7 +157,9 @@ def _find_upload_sources(sources: Sequence[str], where: FilesPath, recursive: bo
             if not where.is_folder and len(sources) == 1 and not Path(source).is_dir():
                 path = where.path
             elif not where.is_folder:
-                raise click.UsageError(f"several files need a folder: write {where.with_path(where.path)}/")
+                raise click.UsageError(
+                    f"several files need a folder: write {where.replace_path(where.path)}/"
+                )
             if path in paths:
                 raise click.UsageError(f"two of these files would have the path '{path}'")
             paths[path] = file
@@ -191,7 +203,7 @@ def _raise_unreadable(problem: OSError) -> None:
     raise InvalidRequest(f"{problem.filename} cannot be read: {problem.strerror}; nothing was put")
 
 
-@command(
+@declare_command(
     "cp",
     prints=FilesChange,
     examples="""
@@ -211,8 +223,8 @@ $ penstock files cp --from main~1 raw.visits/day=2/mon.csv raw.visits/day=2/mon.
     help="The revision to copy from, such as main~3. [the branch]",
 )
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def files_cp(
     call: CommandContext,
@@ -228,20 +240,22 @@ def files_cp(
 
     A folder's files keep their names below the target.
     """
-    lake, origin, where = call.open(), place_of(source), place_of(target)
+    lake, origin, where = call.open_lake(), parse_files_path(source), parse_files_path(target)
     name = lake.branch(branch).name
-    pairs = _pair_files_with_paths(files_at(lake, origin, ref or name), origin, where, recursive, ref or name)
+    pairs = _pair_files_with_paths(
+        open_files_at(lake, origin, ref or name), origin, where, recursive, ref or name
+    )
     key = None if origin.key == where.key else origin.key
     written = lake.table(where.key, name).files.write(
         copy=[CopiedFile(path=to, source=entry.path, key=key, at=ref) for entry, to in pairs],
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
     _show_change(call, where, name, written, paths=[to for _, to in pairs])
 
 
-@command(
+@declare_command(
     "mv",
     prints=FilesChange,
     examples="""
@@ -253,8 +267,8 @@ $ penstock files mv -r raw.visits/day=4/ raw.visits/day=5/
 @click.argument("target", metavar="TABLE/PATH", shell_complete=complete_path)
 @click.option("-r", "--recursive", is_flag=True, help="Include a folder with all files in it.")
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def files_mv(
     call: CommandContext,
@@ -266,13 +280,13 @@ def files_mv(
     idempotency_key: str | None,
 ) -> None:
     """Move files of a table to other paths, in one commit. No bytes are copied."""
-    lake, origin, where = call.open(), place_of(source), place_of(target)
+    lake, origin, where = call.open_lake(), parse_files_path(source), parse_files_path(target)
     if origin.key != where.key:
         raise click.UsageError(
             f"cannot move files from '{origin.key}' to '{where.key}' in one commit: use 'cp', then 'rm'"
         )
     name = lake.branch(branch).name
-    pairs = _pair_files_with_paths(files_at(lake, origin, name), origin, where, recursive, name)
+    pairs = _pair_files_with_paths(open_files_at(lake, origin, name), origin, where, recursive, name)
     targets = {to for _, to in pairs}
     moved = [entry for entry, _ in pairs if entry.path not in targets]
     written = lake.table(where.key, name).files.write(
@@ -280,7 +294,7 @@ def files_mv(
         remove=[entry.path for entry in moved],
         matching=moved,
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
     _show_change(
@@ -299,11 +313,11 @@ def _pair_files_with_paths(
     if not prefix:
         raise not_found_error(origin, ref)
     if not recursive:
-        raise click.UsageError(f"{origin.with_path(origin.path)} is a folder: use -r to copy its files")
+        raise click.UsageError(f"{origin.replace_path(origin.path)} is a folder: use -r to copy its files")
     return [(entry, path.prefix + entry.path.removeprefix(origin.prefix)) for entry in prefix]
 
 
-@command(
+@declare_command(
     "rm",
     prints=FilesChange,
     examples="""
@@ -316,8 +330,8 @@ $ penstock files rm -r raw.visits/day=5/ -m 'loaded twice'
 @click.option("-r", "--recursive", is_flag=True, help="Remove folders with all files in them.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @branch_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def files_rm(
     call: CommandContext,
@@ -333,7 +347,7 @@ def files_rm(
     A folder is removed with the files that it has when the commit is applied. A table without files stays in
     the lake; 'penstock delete' drops it.
     """
-    lake, files_paths = call.open(), [place_of(place) for place in places]
+    lake, files_paths = call.open_lake(), [parse_files_path(place) for place in places]
     where = files_paths[0]
     for files_path in files_paths:
         if files_path.key != where.key:
@@ -342,7 +356,7 @@ def files_rm(
                 "once for each table"
             )
     name = lake.branch(branch).name
-    files = files_at(lake, where, name)
+    files = open_files_at(lake, where, name)
     paths, folders = list[str](), list[str]()
     for files_path in files_paths:
         if not files_path.is_folder and files.exists(files_path.path):
@@ -351,7 +365,7 @@ def files_rm(
             raise not_found_error(files_path, name)
         elif not recursive:
             raise click.UsageError(
-                f"{files_path.with_path(files_path.path)} is a folder: use -r to remove its files"
+                f"{files_path.replace_path(files_path.path)} is a folder: use -r to remove its files"
             )
         else:
             folders.append(files_path.prefix)
@@ -363,7 +377,7 @@ def files_rm(
         remove=[path for path in dict.fromkeys(paths) if not path.startswith(tuple(folders))],
         replace=list(dict.fromkeys(folders)),
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
     _show_change(call, where, name, written, removed=paths + folders)
@@ -383,13 +397,13 @@ def _show_change(
         elif written.commit is None:
             yield "nothing to do"
         else:
-            commit = screen.paint(short(written.commit.id), "id")
-            yield f"committed {commit} to {screen.paint(branch, 'name')}"
+            commit = screen.style(shorten_id(written.commit.id), "id")
+            yield f"committed {commit} to {screen.style(branch, 'name')}"
         lines = [("-", path or "all files", "removed") for path in removed]
         lines += [("+", path, "added") for path in paths]
         for sign, path, style in lines[:SHOWN_MAX]:
-            yield screen.paint(f"  {sign} {printable(path)}", style)
+            yield screen.style(f"  {sign} {escape_controls(path)}", style)
         if len(lines) > SHOWN_MAX:
-            yield screen.spell(f"  … {len(lines) - SHOWN_MAX:,} more")
+            yield screen.replace_unsupported(f"  … {len(lines) - SHOWN_MAX:,} more")
 
-    call.answer(lambda: FilesChange.of(str(where.key), branch, written, paths, removed), text)
+    call.print_answer(lambda: FilesChange.from_result(str(where.key), branch, written, paths, removed), text)

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.files.files import File
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.jobs import Job, JobState
@@ -32,14 +32,14 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Where its bytes are: the whole path or URL. Empty for a folder."""
 
     @classmethod
-    def of(cls, pool: str, path: str, file: File) -> FileEntry:
+    def from_file(cls, pool: str, path: str, file: File) -> FileEntry:
         """A file as it is stored, with its whole address."""
         return cls(
             path=path,
             size=file.size,
-            modified=utc(file.time_us),
+            modified=to_utc_datetime(file.time_us),
             checksum=file.checksum,
-            address=pool + file.at(path),
+            address=pool + file.address_at(path),
         )
 
     @property
@@ -119,7 +119,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """It has not ended, but its deadline has passed."""
 
     @classmethod
-    def of(cls, job: Job, now_us: int) -> JobInfo:
+    def from_job(cls, job: Job, now_us: int) -> JobInfo:
         return cls(
             id=job.id,
             state=job.state,
@@ -129,9 +129,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             what=job.what,
             application=job.application,
             who=job.who,
-            began=utc(job.began_us),
-            expires=utc(job.expires_us),
-            changed=utc(job.changed_us),
+            began=to_utc_datetime(job.began_us),
+            expires=to_utc_datetime(job.expires_us),
+            changed=to_utc_datetime(job.changed_us),
             commit=job.commit.hex() if job.commit != NO_COMMIT else "",
             why=job.why,
             is_late=job.state is JobState.RUNNING and now_us > job.expires_us,

@@ -44,7 +44,7 @@ class FileRows:
     def __init__(self, key: Key, files: FileCollection, layout: FilesLayout | TableLayout) -> None:
         self._key, self._files, self._layout = key, files, layout
 
-    def begin(
+    def begin_reading(
         self, columns: Sequence[str] | None = None, hint: Any = None, paths: Sequence[str] | None = None
     ) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``; without columns if there is neither a file nor a word
@@ -69,19 +69,19 @@ class FileRows:
     def _paths(self) -> list[str]:
         return [entry.path for entry in self.entries]
 
-    def count(self) -> int:
+    def count_rows(self) -> int:
         """How many rows there are. Of files that say it themselves, no rows are read."""
         if not self.schema.names:
             return 0
-        tell = [path for path in self._paths if self._file_format(path) == "parquet"]
-        others = [path for path in self._paths if self._file_format(path) != "parquet"]
-        total: int = sum(batch.num_rows for batch in self.begin(self.schema.names[:1], paths=others))
+        tell = [path for path in self._paths if self._choose_file_format(path) == "parquet"]
+        others = [path for path in self._paths if self._choose_file_format(path) != "parquet"]
+        total: int = sum(batch.num_rows for batch in self.begin_reading(self.schema.names[:1], paths=others))
         for path in tell:
             with self._name_file_in_errors(path):
                 total += self._open_fragment(path, self.schema).count_rows()
         return total
 
-    def _file_format(self, path: str) -> str:
+    def _choose_file_format(self, path: str) -> str:
         kind = self._layout.format or path.rpartition("/")[2].rpartition(".")[2].lower()
         if kind not in FORMATS:
             raise InvalidRequest(
@@ -98,10 +98,10 @@ class FileRows:
         from penstock.formats.rows.arrow_types import pa
 
         if self._layout.schema:
-            from penstock.formats.rows.arrow_types import arrow_schema
+            from penstock.formats.rows.arrow_types import make_arrow_schema
 
-            return arrow_schema(parse_schema(self._layout.schema).fields)
-        inside, partitions = self._schema_in_files(), [_partition_values(path) for path in self._paths]
+            return make_arrow_schema(parse_schema(self._layout.schema).fields)
+        inside, partitions = self._schema_in_files(), [_parse_partition_values(path) for path in self._paths]
         names = dict.fromkeys(name for values in partitions for name in values if name not in inside.names)
         values = {name: [partition.get(name) for partition in partitions] for name in names}
         return pa.schema(
@@ -120,7 +120,7 @@ class FileRows:
             return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
         except (pa.ArrowException, ValueError) as problem:
             raise InvalidRequest(
-                f"the files of '{self._key}' have incompatible schemas: {_arrow_message(problem)}",
+                f"the files of '{self._key}' have incompatible schemas: {_get_first_arrow_line(problem)}",
                 table=str(self._key),
             ) from None
 
@@ -139,7 +139,7 @@ class FileRows:
             yield
         except pa.ArrowInvalid as problem:
             raise InvalidRequest(
-                f"{path} of '{self._key}' cannot be read: {_arrow_message(problem)}",
+                f"{path} of '{self._key}' cannot be read: {_get_first_arrow_line(problem)}",
                 table=str(self._key),
                 path=path,
             ) from None
@@ -150,14 +150,14 @@ class FileRows:
         dataset = import_module("pyarrow.dataset")
 
         where = None
-        for name, value in _partition_values(path).items():
+        for name, value in _parse_partition_values(path).items():
             if schema is not None and name in schema.names:
                 field = dataset.field(name)
                 typed = None if value is None else pa.scalar(value).cast(schema.field(name).type)
                 is_so = field.is_null() if typed is None else field == typed
                 where = is_so if where is None else where & is_so
         file = pa.PythonFile(self._files.open(path), mode="r")
-        return self._make_reader(self._file_format(path), schema).make_fragment(
+        return self._make_reader(self._choose_file_format(path), schema).make_fragment(
             file, partition_expression=where
         )
 
@@ -183,12 +183,12 @@ class FileRows:
         return dataset.CsvFileFormat(parse_options=parse, read_options=read, convert_options=convert)
 
 
-def _arrow_message(problem: Exception) -> str:
+def _get_first_arrow_line(problem: Exception) -> str:
     """The first line of Arrow's error message."""
     return str(problem).partition("\n")[0].partition(" Detail: ")[0]
 
 
-def _partition_values(path: str) -> Mapping[str, str | None]:
+def _parse_partition_values(path: str) -> Mapping[str, str | None]:
     """The partition columns in a path, ``name=value`` folders, with their values."""
     values = {unquote(match[1]): unquote(match[2]) for match in _PARTITION.finditer(path)}
     return {name: None if value == NO_VALUE else value for name, value in values.items()}

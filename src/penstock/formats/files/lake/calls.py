@@ -24,7 +24,7 @@ from penstock.formats.files.lake.answers import (
 from penstock.lake.answers import LandedRequest
 from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
 from penstock.lake.recovered_answers import landed_commit
-from penstock.model.encoding import ObjectId, encode, object_id
+from penstock.model.encoding import ObjectId, encode, hash_object
 from penstock.model.keys import Key
 
 
@@ -77,7 +77,7 @@ def hash_of_files(new: Iterable[NewFile]) -> ObjectId | None:
     facts = [(file.path, file.size, file.checksum) for file in new]
     if not all(checksum.startswith("sha256:") for _, _, checksum in facts):
         return None
-    return object_id(encode(facts))
+    return hash_object(encode(facts))
 
 
 class WriteFiles(WriteCall[FilesWritten], frozen=True, kw_only=True):
@@ -135,22 +135,22 @@ class WriteFiles(WriteCall[FilesWritten], frozen=True, kw_only=True):
         """For the commit of a job it is the job's id; the job's row has the outcome."""
         return self.job
 
-    def named_revisions(self) -> Iterator[str]:
+    def list_named_revisions(self) -> Iterator[str]:
         return (file.at or "" for file in self.copied)
 
-    def unhashed_values(self) -> dict[str, Any]:
+    def replace_unhashed_values(self) -> dict[str, Any]:
         """Also where new files lie, and since when: a writer who asks again has put the same bytes somewhere
         else. It matters if not all of them are known by a hash of their bytes."""
-        files = {"added": _known_files(self.added), "put": _known_files(self.put)}
+        files = {"added": _hash_known_files(self.added), "put": _hash_known_files(self.put)}
         where = {} if None in files.values() else {"folder": "", **files}
-        return {**super().unhashed_values(), **where}
+        return {**super().replace_unhashed_values(), **where}
 
     def recover(self, ask: Ask, landing: LandedRequest) -> FilesWritten:
         commit = landed_commit(ask, self, landing) if landing.commits else None
         return FilesWritten(commit=commit, head=landing.head)
 
 
-def _known_files(new: tuple[NewFile, ...] | ListOfFiles) -> ObjectId | None:
+def _hash_known_files(new: tuple[NewFile, ...] | ListOfFiles) -> ObjectId | None:
     return new.files if isinstance(new, ListOfFiles) else hash_of_files(new)
 
 

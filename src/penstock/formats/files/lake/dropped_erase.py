@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class DroppedFiles(DroppedErasure):
     """A table of files that was dropped."""
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:
-        return self._files.holders(first)
+    def find_holders(self, first: int | None) -> Iterator[TableHolder]:
+        return self._files.find_holders(first)
 
-    def unneeded_files(self) -> list[int]:
-        return self._files.unneeded_files()
+    def list_unneeded_file_sizes(self) -> list[int]:
+        return self._files.list_unneeded_file_sizes()
 
-    def sweep(self, progress: Progress) -> SweptTable:
-        return self._files.sweep(progress)
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
+        return self._files.sweep_unneeded_files(progress)
 
     def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         return self._files.find_leftovers(horizon)

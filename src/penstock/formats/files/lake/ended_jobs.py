@@ -12,13 +12,13 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.formats.files.files import new_folder
+from penstock.formats.files.files import make_folder_name
 from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.records import KeepRow
-from penstock.kernel.reference_rows import branch_or_tag_in
+from penstock.kernel.reference_rows import decode_branch_or_tag
 from penstock.kernel.references import ReferenceDecision
-from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
+from penstock.model.jobs import OWN_BRANCH, Job, JobState, parse_attempt
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row
 
@@ -54,26 +54,26 @@ class EndedJobs:
         self._kernel, self._lake_id, self._dry_run = kernel, lake_id, dry_run
         self._attempts = JobAttempts(kernel)
         self._now_us = kernel.clock()
-        self._grace_us = kernel.graces.of_sweeps().data_us
+        self._grace_us = kernel.graces.find_sweep_grace().data_us
         self._settled = 0
 
-    def look(self) -> EndedJobsResult:
+    def settle_ended_jobs(self) -> EndedJobsResult:
         """Settle what can be settled, and say what is left. ``Damaged`` if a row cannot be read."""
-        jobs = {job.id: self._known_end(job) for job in [*self._attempts.jobs.all()]}
+        jobs = {job.id: self._settle_job(job) for job in [*self._attempts.jobs.list_jobs()]}
         return EndedJobsResult(
             claims=FolderClaims(
-                held=frozenset(self._job_folder(job) for job in jobs.values() if self._may_commit(job)),
+                held=frozenset(self._make_job_folder(job) for job in jobs.values() if self._may_commit(job)),
                 aborted=frozenset(
-                    self._job_folder(job) for job in jobs.values() if self._is_long_aborted(job)
+                    self._make_job_folder(job) for job in jobs.values() if self._is_long_aborted(job)
                 ),
             ),
             settled=self._settled,
             branches=self._drop_branches(jobs),
-            forgotten=self._forget(jobs.values()),
+            forgotten=self._forget_old_jobs(jobs.values()),
         )
 
-    def _job_folder(self, job: Job) -> str:
-        return new_folder(self._lake_id, UUID(hex=job.fence), job.began_us).rstrip("/")
+    def _make_job_folder(self, job: Job) -> str:
+        return make_folder_name(self._lake_id, UUID(hex=job.fence), job.began_us).rstrip("/")
 
     def _may_commit(self, job: Job) -> bool:
         """Also for a grace time after its deadline: clocks differ."""
@@ -84,7 +84,7 @@ class EndedJobs:
     def _is_long_aborted(self, job: Job) -> bool:
         return job.state is JobState.ABORTED and job.changed_us < self._now_us - ABORTED_US
 
-    def _known_end(self, job: Job) -> Job:
+    def _settle_job(self, job: Job) -> Job:
         """A job that was about to commit, as the log of its branch says it ended.
 
         One that nobody is at any more is called off there, so that it does not end otherwise afterwards.
@@ -101,11 +101,11 @@ class EndedJobs:
             return self._attempts.hand_off.note_landed(job, commit)
         return self._attempts.hand_off.call_off(job, NEVER_LANDED)
 
-    def _forget(self, jobs: Iterable[Job]) -> int:
+    def _forget_old_jobs(self, jobs: Iterable[Job]) -> int:
         """Forget jobs that were over long ago: none of their messages is answered any more."""
         old = [job for job in jobs if self._attempts.jobs.is_old(job)]
         for job in old if not self._dry_run else ():
-            self._attempts.jobs.forget(job.id)
+            self._attempts.jobs.forget_job(job.id)
         return len(old)
 
     # -- branches ------------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ class EndedJobs:
         """Drop the branches of attempts that are over, and of those that the lake does not know any more,
         such as a lake has that was copied; how many. Branches that people made stay, whatever their names."""
         count = 0
-        for branch in [*self._kernel.references.all(Kind.BRANCH, OWN_BRANCH)]:
-            own = attempt_of(branch)
+        for branch in [*self._kernel.references.list_all_references(Kind.BRANCH, OWN_BRANCH)]:
+            own = parse_attempt(branch)
             if own is None:
                 continue
             id, attempt = own  # noqa: A001
@@ -124,17 +124,17 @@ class EndedJobs:
                 is_over = branch.created_us < self._now_us - self._grace_us
             else:
                 is_over = not (attempt >= job.attempt and self._may_commit(job))
-            if is_over and self._drop(branch, id, job):
+            if is_over and self._delete_branch(branch, id, job):
                 count += 1
         return count
 
-    def _drop(self, branch: Reference, id: str, job: Job | None) -> bool:  # noqa: A002
+    def _delete_branch(self, branch: Reference, id: str, job: Job | None) -> bool:  # noqa: A002
         """Delete a branch, unless another attempt of its job has begun since it was seen.
 
         An attempt is noted before it makes its branch: so one that was seen before the job was found to be as
         it was, is not the other attempt's.
         """
-        found_job = self._attempts.jobs.find(id)
+        found_job = self._attempts.jobs.find_job(id)
         if (found_job and found_job.fence) != (job and job.fence):
             return False
         return self._dry_run or drop_branch(self._kernel, branch)
@@ -145,8 +145,8 @@ def drop_branch(kernel: Kernel, branch: Reference) -> bool:
     another one of its name."""
 
     def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
-        branch_or_tag = branch_or_tag_in(row)
+        branch_or_tag = decode_branch_or_tag(row)
         is_same = branch_or_tag is not None and branch_or_tag.incarnation == branch.incarnation
         return ReferenceDecision(None, Event.DELETE) if is_same else KeepRow(None)
 
-    return kernel.references.swap(branch.name, decide) is not None
+    return kernel.references.swap_reference(branch.name, decide) is not None

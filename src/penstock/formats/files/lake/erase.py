@@ -13,16 +13,22 @@ from uuid import UUID
 from penstock.errors import Damaged, InvalidRequest, KeyNotFound
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, is_managed, slice_of, state_of
+from penstock.formats.files.files import File, decode_state, find_slice, is_managed
 from penstock.formats.files.intents import NAME, HistoryMark, encode_mark
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.formats.files.lake.sweep import FilesSweep
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.kernel.description import read_description
-from penstock.kernel.objects import content_of
-from penstock.kernel.table_horizons import TableHorizons, state_hash
+from penstock.kernel.objects import read_content
+from penstock.kernel.table_horizons import TableHorizons, hash_state
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, dated_states_of, states_of
+from penstock.lake.erase import (
+    FirstVersionKept,
+    LeftoverFiles,
+    TableHolder,
+    list_dated_states,
+    list_retained_states,
+)
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -61,13 +67,13 @@ class FilesErasure:
 
     @property
     def _pool(self) -> Place:
-        return self._lake.places.at(pool_of(self._lake.warehouse))
+        return self._lake.places.open_place(find_pool(self._lake.warehouse))
 
     def _default_branch_head(self) -> ObjectId:
-        return self._kernel.references.get(self._branch).head
+        return self._kernel.references.get_reference(self._branch).head
 
     def _read_table(self, commit: ObjectId) -> FilesTable:
-        content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        content = read_content(self._kernel.objects, self._kernel.read_state(commit).get(self._key.encode()))
         if not isinstance(content, FilesTable) or not is_managed(content):
             raise KeyNotFound(
                 f"the table of files '{self._key}' no longer exists on '{self._branch}'", key=str(self._key)
@@ -77,8 +83,8 @@ class FilesErasure:
     def require_erasable(self) -> None:
         """Nothing stands against it: every lake writes to its tables of files, a copy too."""
 
-    def latest_version(self) -> int:
-        return state_of(self.content).mark
+    def read_latest_version(self) -> int:
+        return decode_state(self.content).mark
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
         """Whether a branch has written to the table since it left the default branch."""
@@ -86,10 +92,12 @@ class FilesErasure:
         return not any(self._is_at(base, content) for base in bases if base != NO_COMMIT)
 
     def _is_at(self, commit: ObjectId, content: ManagedTable) -> bool:
-        found_content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        found_content = read_content(
+            self._kernel.objects, self._kernel.read_state(commit).get(self._key.encode())
+        )
         return found_content == content
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
+    def find_holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         """The lake that this one is a copy of, if files of the table were written there: they stay there."""
         source = read_description(self._kernel.store).forked_from
         if not source:
@@ -102,38 +110,38 @@ class FilesErasure:
     def _is_own(self, address: str) -> bool:
         """Whether a file was written by this lake, and not by one that it is a copy of."""
         folder = address.partition("/")[0]
-        return folder == slice_of(self._lake.id, folder[:8])
+        return folder == find_slice(self._lake.id, folder[:8])
 
-    def files_to_rewrite(self) -> int:
+    def count_files_to_rewrite(self) -> int:
         return 0
 
-    def rewrite(self) -> int:
+    def rewrite_files(self) -> int:
         return 0
 
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:
+    def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None:
         """Let the states stay that the table had from a moment on, and which begin with ``start``: the mark
         that comes then. ``None`` if it had no others."""
         self._moment = start, moment_us
         self._spared, is_any_older = self._list_later_states()
-        return self.latest_version() + 1 if is_any_older else None
+        return self.read_latest_version() + 1 if is_any_older else None
 
-    def spares(self, content: ManagedTable) -> bool:
-        return state_hash(content) in self._spared
+    def keeps_state(self, content: ManagedTable) -> bool:
+        return hash_state(content) in self._spared
 
-    def is_cut_at(self, content: ManagedTable, first: int) -> bool:
+    def is_history_cut_at(self, content: ManagedTable, first: int) -> bool:
         """Whether a state that is retained has another mark than those to come."""
-        return isinstance(content, FilesTable) and state_of(content).mark < first
+        return isinstance(content, FilesTable) and decode_state(content).mark < first
 
     def _list_later_states(self) -> tuple[set[bytes], bool]:
         """The states that the table had from the moment on, and whether it had others that are retained."""
         if self._moment is None:
             return set(), False
         start, moment_us = self._moment
-        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
-        younger, older = {state_hash(start)}, set[bytes]()
-        for time_us, content in dated_states_of(self._kernel, self._table):
+        horizons = TableHorizons.read_horizons(self._kernel.store, self._kernel.formats)
+        younger, older = {hash_state(start)}, set[bytes]()
+        for time_us, content in list_dated_states(self._kernel, self._table):
             if not horizons.is_behind(content):
-                (younger if time_us > moment_us else older).add(state_hash(content))
+                (younger if time_us > moment_us else older).add(hash_state(content))
         if len(younger) > SPARED_MAX:
             raise InvalidRequest(
                 f"'{self._key}' had {len(younger)} states since the given time, but an erase can keep at "
@@ -143,9 +151,9 @@ class FilesErasure:
             )
         return younger, bool(older - younger)
 
-    def settle(self, erase: str) -> FirstVersionKept:
+    def commit_first_version(self, erase: str) -> FirstVersionKept:
         """Commit the mark from which on the history exists, once however often it is asked for."""
-        intent = encode_mark(HistoryMark(number=self.latest_version() + 1))
+        intent = encode_mark(HistoryMark(number=self.read_latest_version() + 1))
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,
@@ -155,20 +163,20 @@ class FilesErasure:
             fingerprint=erase.encode,
         )
         content = self._read_table(outcome.commits[-1] if outcome.commits else outcome.head)
-        first = state_of(content).mark
+        first = decode_state(content).mark
         if self._moment is not None:
             return FirstVersionKept(first, b"".join(sorted(self._list_later_states()[0])))
         return FirstVersionKept(first, content=content if outcome.commits else None)
 
-    def earlier_log_files(self) -> int:
+    def count_earlier_log_files(self) -> int:
         return 0
 
-    def unneeded_files(self) -> list[int]:
+    def list_unneeded_file_sizes(self) -> list[int]:
         """The sizes of files that earlier states name, and neither the newest nor one that is spared."""
         sizes: dict[str, int] = {}
         live_files = self._list_live_files()
         for content in self._list_states():
-            if self.spares(content):
+            if self.keeps_state(content):
                 live_files |= self._list_addresses(content).keys()
             else:
                 sizes |= self._list_addresses(content)
@@ -178,7 +186,11 @@ class FilesErasure:
 
     def _list_live_files(self) -> set[str]:
         """The files of the newest state; none if the table was dropped."""
-        return set() if self._is_dropped else {file.at(path) for path, file in self._list_files(self.content)}
+        return (
+            set()
+            if self._is_dropped
+            else {file.address_at(path) for path, file in self._list_files(self.content)}
+        )
 
     def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         """Files that only earlier states name and that are there still.
@@ -186,11 +198,11 @@ class FilesErasure:
         All of them were written before the erase began, so that a grace period later none can be left. Until
         then they are looked for by name, as long as the lake has the trees of these states.
         """
-        until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
+        until_us = horizon.begun_us + self._kernel.graces.find_sweep_grace().data_us
         if self._kernel.clock() > until_us:
             return LeftoverFiles(forked=self._forked)
         gone, live_files = set[str](), self._list_live_files()
-        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
+        horizons = TableHorizons.read_horizons(self._kernel.store, self._kernel.formats)
         try:
             for content in self._list_states():
                 addresses = gone if horizons.is_behind(content) else live_files
@@ -203,27 +215,27 @@ class FilesErasure:
     def _list_states(self) -> Iterator[FilesTable]:
         """The states of the table that kept commits have, each once."""
         seen: set[bytes] = set()
-        for content in states_of(self._kernel, self._table):
+        for content in list_retained_states(self._kernel, self._table):
             if isinstance(content, FilesTable) and is_managed(content) and content.state not in seen:
                 seen.add(content.state)
                 yield content
 
     def _list_addresses(self, content: FilesTable) -> dict[str, int]:
         """The files of a state, with their sizes."""
-        return {file.at(path): file.size for path, file in self._list_files(content)}
+        return {file.address_at(path): file.size for path, file in self._list_files(content)}
 
     def _list_files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
-        return trees.list_below(self._kernel.objects, state_of(content).root)
+        return trees.list_below(self._kernel.objects, decode_state(content).root)
 
-    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log
+    def cut_history(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log
         return 0, 0, ""
 
-    def sweep(self, progress: Progress) -> SweptTable:
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
         """Remove files of the pool that nothing retained names and that nobody can be about to commit."""
         call = SweepFiles(remove_data=True)
         swept = FilesSweep(
             self._kernel, self._lake.places, self._lake.id, self._lake.warehouse, call, progress
-        ).run()
+        ).sweep_pool()
         self._forked = swept.forked
         return SweptTable(
             key=self._key,

@@ -28,7 +28,7 @@ SHA256: Final = "sha256:"
 UNFINISHED: Final = ".penstock-export-"
 
 
-def export(
+def export_files(
     source: TableBytes, entries: Iterable[FileEntry], directory: Path, progress: Progress
 ) -> FilesTotal:
     """Write files below a directory, each at its path: a few at once, in the order of their paths."""
@@ -46,13 +46,13 @@ def export(
     return FilesTotal(files=count, size=size)
 
 
-def export_one(source: TableBytes, entry: FileEntry, target: Path) -> None:
+def export_file(source: TableBytes, entry: FileEntry, target: Path) -> None:
     """Write a file to a path. What is there already with the same bytes stays, and nothing is overwritten."""
     try:
         if os.path.lexists(target):
             _check_same(source, entry, target)
         else:
-            _create(source, entry, target)
+            _create_file(source, entry, target)
     except OSError as problem:
         raise _write_error(problem, target) from None
 
@@ -65,11 +65,11 @@ def _export_below(source: TableBytes, directory: Path, entry: FileEntry) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise _write_error(problem, target) from None
-    export_one(source, entry, target)
+    export_file(source, entry, target)
     return entry.size
 
 
-def _create(source: TableBytes, entry: FileEntry, target: Path) -> None:
+def _create_file(source: TableBytes, entry: FileEntry, target: Path) -> None:
     unfinished = target.parent / f"{UNFINISHED}{token_hex(8)}"
     digest = hashlib.sha256()
     try:
@@ -88,7 +88,7 @@ def _create(source: TableBytes, entry: FileEntry, target: Path) -> None:
 
 def _read_pieces(source: TableBytes, entry: FileEntry) -> Iterator[bytes]:
     for start in range(0, entry.size, PIECE_BYTES):
-        yield source.read(entry, start, min(PIECE_BYTES, entry.size - start))
+        yield source.read_bytes(entry, start, min(PIECE_BYTES, entry.size - start))
 
 
 def _check_same(source: TableBytes, entry: FileEntry, target: Path) -> None:

@@ -64,14 +64,14 @@ class FileBatch:
             )
         self.target = target
 
-    def put(self, target: BatchTarget, path: str, data: Data, *, is_new: bool = False) -> None:
+    def put_file(self, target: BatchTarget, path: str, data: Data, *, is_new: bool = False) -> None:
         self.require_target(target)
         self._discard_pending(path)
         self.puts[path] = data
         if is_new:
             self.new.add(path)
 
-    def copy(self, target: BatchTarget, copied: CopiedFile, entry: FileEntry) -> None:
+    def copy_file(self, target: BatchTarget, copied: CopiedFile, entry: FileEntry) -> None:
         self.require_target(target)
         if copied.source in self.puts and copied.key is None:
             raise OSError(
@@ -81,7 +81,7 @@ class FileBatch:
         self.copies[copied.path] = copied
         self.sources[copied.source] = entry
 
-    def remove(self, target: BatchTarget, path: str, moved: FileEntry | None = None) -> None:
+    def remove_file(self, target: BatchTarget, path: str, moved: FileEntry | None = None) -> None:
         """Let a file go that is there, unless it goes with its folder."""
         self.require_target(target)
         self._discard_pending(path)
@@ -115,7 +115,7 @@ class BufferedFile(io.BufferedIOBase):
     """
 
     def __init__(self, path: FilesPath, mode: str, on_close: Callable[[BinaryIO], None]) -> None:
-        self.path, self.mode = path.with_path(path.path), mode
+        self.path, self.mode = path.replace_path(path.path), mode
         self._done = on_close
         spool = SpooledTemporaryFile(max_size=IN_MEMORY_MAX_BYTES)  # noqa: SIM115
         self._data = cast("BinaryIO", spool)
@@ -167,7 +167,9 @@ class BufferedFile(io.BufferedIOBase):
         now = sys.exception()
         if now is not None and now is not self._opened_under:
             self.discard()
-            self._warn(f"it was closed while {type(now).__name__} was handled", RuntimeWarning)
+            self._warn_of_discarded_file(
+                f"it was closed while {type(now).__name__} was handled", RuntimeWarning
+            )
             return
         self._is_over = True
         try:
@@ -198,14 +200,14 @@ class BufferedFile(io.BufferedIOBase):
     def __del__(self) -> None:
         # Otherwise Python would close it, which hands it on.
         if not getattr(self, "_is_over", True):
-            self.abandon()
+            self.abandon_file()
 
-    def abandon(self) -> None:
+    def abandon_file(self) -> None:
         """Nobody closed it: it was never written, and that is told."""
         self.discard()
-        self._warn("the file was never closed", ResourceWarning)
+        self._warn_of_discarded_file("the file was never closed", ResourceWarning)
 
-    def _warn(self, why: str, kind: type[Warning]) -> None:
+    def _warn_of_discarded_file(self, why: str, kind: type[Warning]) -> None:
         message = f"'{self.path}' was discarded: {why}"
         logger.warning(message)
         warnings.warn(message, kind, stacklevel=3)
@@ -225,7 +227,7 @@ class WrittenText(io.TextIOWrapper):
     def __del__(self) -> None:
         # Otherwise Python would close it, and with it the file.
         if not self.closed:
-            self._below.abandon()
+            self._below.abandon_file()
 
 
 class CompressedFile(io.BufferedIOBase):
@@ -268,8 +270,8 @@ class CompressedFile(io.BufferedIOBase):
             self._compressor.close()
             self._file.discard()
 
-    def abandon(self) -> None:
-        self._file.abandon()
+    def abandon_file(self) -> None:
+        self._file.abandon_file()
 
     def __del__(self) -> None:
         """Do nothing: the inner file reports that it was never closed."""

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from penstock.errors import Damaged
 from penstock.formats.files.lake.answers import FileEntry
-from penstock.formats.files.lake.pool import name_in_pool, pool_of
+from penstock.formats.files.lake.pool import find_pool, name_in_pool
 from penstock.model.keys import Key
 from penstock.storage.places import Places
 
@@ -22,18 +22,18 @@ class TableBytes:
     """
 
     def __init__(self, places: Places, warehouse: str, key: Key) -> None:
-        self._pool, self._warehouse, self._key = places.at(pool_of(warehouse)), warehouse, key
+        self._pool, self._warehouse, self._key = places.open_place(find_pool(warehouse)), warehouse, key
 
-    def read(self, entry: FileEntry, start: int, length: int) -> bytes:
+    def read_bytes(self, entry: FileEntry, start: int, length: int) -> bytes:
         """So many bytes of a file, which must have them."""
         data = self._pool.read_range(name_in_pool(self._warehouse, entry.address), start, length)
         if data is None or len(data) != length:
             raise self.damaged_error(entry)
         return data
 
-    def open(self, entry: FileEntry) -> BinaryIO:
+    def open_file(self, entry: FileEntry) -> BinaryIO:
         """A file as a file object, which can seek, and reads what is asked for."""
-        return cast("BinaryIO", io.BufferedReader(_Ranges(self, entry), READ_AHEAD_BYTES))
+        return cast("BinaryIO", io.BufferedReader(_RangeReader(self, entry), READ_AHEAD_BYTES))
 
     def damaged_error(self, entry: FileEntry) -> Damaged:
         """The error for a file whose bytes are missing or differ from what was written."""
@@ -44,7 +44,7 @@ class TableBytes:
         )
 
 
-class _Ranges(io.RawIOBase):
+class _RangeReader(io.RawIOBase):
     def __init__(self, files: TableBytes, entry: FileEntry) -> None:
         super().__init__()
         self._files, self._entry, self._size = files, entry, entry.size
@@ -73,7 +73,7 @@ class _Ranges(io.RawIOBase):
         size = max(0, min(len(buffer), self._size - self._position))
         if not size:
             return 0
-        buffer[:size] = self._files.read(self._entry, self._position, size)
+        buffer[:size] = self._files.read_bytes(self._entry, self._position, size)
         self._position += size
         return size
 

@@ -37,7 +37,7 @@ from penstock.formats.files.lake.file_batch import (
     WrittenText,
 )
 from penstock.formats.files.lake.paths import FilesPath, parse_path
-from penstock.formats.files.lake.read_file_system import ReadFilesSystem, os_errors, outside_read_set
+from penstock.formats.files.lake.read_file_system import ReadFilesSystem, outside_read_set, raise_as_os_errors
 from penstock.lake.calls import GetReference
 from penstock.model.references import Kind
 
@@ -60,7 +60,7 @@ class SingleCommitBlock(Transaction):  # type: ignore[misc]
         super().start()
         self.changes = FileBatch()
 
-    def complete(self, commit: bool = True) -> None:
+    def complete_block(self, commit: bool = True) -> None:
         system, files = self.fs, list(self.files)
         assert system is not None
         try:
@@ -107,7 +107,7 @@ class FilesSystem(ReadFilesSystem):
 
         def put_file(data: BinaryIO) -> None:
             with self._open_commit_block(changes) as mine:
-                mine.put(target, place.path, data, is_new=mode == "xb")
+                mine.put_file(target, place.path, data, is_new=mode == "xb")
             if changes is None:
                 self._count_alone(target)
 
@@ -127,7 +127,7 @@ class FilesSystem(ReadFilesSystem):
             )
 
     def _parse_path(self, path: str) -> FilesPath:
-        with os_errors(path):
+        with raise_as_os_errors(path):
             return parse_path(self._strip_protocol(path))
 
     def commit(self, changes: FileBatch) -> None:
@@ -135,7 +135,7 @@ class FilesSystem(ReadFilesSystem):
         try:
             if changes.target is not None and changes:
                 key, branch = changes.target
-                with os_errors(str(key), is_new=bool(changes.new)):
+                with raise_as_os_errors(str(key), is_new=bool(changes.new)):
                     self.lake.table(key, branch).files.write(
                         changes.puts,
                         remove=tuple(changes.removed),
@@ -169,7 +169,7 @@ class FilesSystem(ReadFilesSystem):
         target = BatchTarget(files_path.key, self.ref if files_path.ref is None else files_path.ref)
         if changes is not None and changes.target == target:
             return target  # it was asked for the first of its files
-        with os_errors(files_path.with_path(files_path.path)):
+        with raise_as_os_errors(files_path.replace_path(files_path.path)):
             self.lake.begin_write()
             try:
                 kind = self.lake.do(GetReference(name=target.branch)).kind
@@ -180,7 +180,7 @@ class FilesSystem(ReadFilesSystem):
         raise PermissionError(
             errno.EROFS,
             f"'{target.branch}' is not a branch, and only branches can be written to",
-            files_path.with_path(files_path.path),
+            files_path.replace_path(files_path.path),
         )
 
     def put_file(
@@ -197,7 +197,7 @@ class FilesSystem(ReadFilesSystem):
             return  # folders come with their files
         callback.set_size(source.stat().st_size)
         with self._open_commit_block(changes) as mine:
-            mine.put(self._find_target(place, mine), place.path, source, is_new=mode == "create")
+            mine.put_file(self._find_target(place, mine), place.path, source, is_new=mode == "create")
 
     def put(
         self, lpath: Any, rpath: Any, *args: Any, changes: FileBatch | None = None, **kwargs: Any
@@ -210,7 +210,7 @@ class FilesSystem(ReadFilesSystem):
     ) -> None:
         place = self._parse_path(path)
         with self._open_commit_block(changes) as mine:
-            mine.put(self._find_target(place, mine), place.path, bytes(value), is_new=mode == "create")
+            mine.put_file(self._find_target(place, mine), place.path, bytes(value), is_new=mode == "create")
 
     def pipe(
         self,
@@ -244,7 +244,7 @@ class FilesSystem(ReadFilesSystem):
             at=None if is_same else at,
         )
         with self._open_commit_block(changes) as mine:
-            mine.copy(target, copied, FileEntry(path=source.path, address=about["address"]))
+            mine.copy_file(target, copied, FileEntry(path=source.path, address=about["address"]))
 
     def copy(
         self,
@@ -283,8 +283,8 @@ class FilesSystem(ReadFilesSystem):
                     )
                 entry = moved.sources[copied.source]
                 if copied.source not in moved.copies:
-                    mine.remove(moved.target, copied.source, entry)
-                mine.copy(moved.target, copied, entry)
+                    mine.remove_file(moved.target, copied.source, entry)
+                mine.copy_file(moved.target, copied, entry)
 
     def rm(
         self,
@@ -312,7 +312,7 @@ class FilesSystem(ReadFilesSystem):
         with outside_read_set():
             place, about = self._parse_path(path), self.info(path)
         if about["type"] == "file":
-            changes.remove(self._find_target(place, changes), place.path)
+            changes.remove_file(self._find_target(place, changes), place.path)
         elif whole:
             changes.remove_folder(self._find_target(place, changes), place.prefix)
         else:

@@ -20,7 +20,7 @@ from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.file_bytes import TableBytes
-from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
+from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit_pending_changes
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
@@ -60,7 +60,7 @@ def optimize_files(
     table.require_branch()
     table.lake.begin_write(makes_lake=False)
     _check_parquet(table)
-    return _FilesOptimization(table.outside_read_set, target_bytes, description, progress).run()
+    return _FilesOptimization(table.outside_read_set, target_bytes, description, progress).run_optimization()
 
 
 def _check_parquet(table: Table) -> None:
@@ -92,12 +92,12 @@ class _FilesOptimization:
         self._columns: dict[str, Any] = {}
         """What the footers of files say of their columns, by addresses."""
 
-    def run(self) -> OptimizedTable:
+    def run_optimization(self) -> OptimizedTable:
         groups = [*self._group_files()]
         all_bytes, done_bytes, conflicts = sum(group.size for group in groups), 0, 0
         while groups:
-            batch = _first_groups(groups)
-            if self._rewrite(batch):
+            batch = _take_first_groups(groups)
+            if self._rewrite_groups(batch):
                 done_bytes, conflicts = done_bytes + sum(group.size for group in batch), 0
             else:
                 conflicts += 1
@@ -119,9 +119,9 @@ class _FilesOptimization:
         for folder, files in folders.items():
             chosen = [file for file in files if file.address not in self._passed]
             if len(chosen) > 1:
-                yield from self._pack(folder, chosen)
+                yield from self._pack_into_groups(folder, chosen)
 
-    def _pack(self, folder: str, files: Sequence[FileEntry]) -> Iterator[_FileGroup]:
+    def _pack_into_groups(self, folder: str, files: Sequence[FileEntry]) -> Iterator[_FileGroup]:
         """Files of a folder in groups that have the same columns and about the target size together."""
         open_groups: list[tuple[Any, list[FileEntry]]] = []
         full: list[list[FileEntry]] = []
@@ -145,15 +145,15 @@ class _FilesOptimization:
     def _read_columns(self, file: FileEntry) -> Any:
         """The columns of a file; ``None`` if Arrow would write them otherwise than they are."""
         if file.address not in self._columns:
-            with self._open(file) as parquet:
+            with self._open_parquet_file(file) as parquet:
                 kinds = {parquet.schema.column(at).physical_type for at in range(len(parquet.schema))}
                 # Times as only old readers want them: there is no telling who reads them.
                 self._columns[file.address] = None if "INT96" in kinds else parquet.schema_arrow
         return self._columns[file.address]
 
-    def _open(self, file: FileEntry) -> Any:
+    def _open_parquet_file(self, file: FileEntry) -> Any:
         try:
-            return pq.ParquetFile(self._bytes.open(file))
+            return pq.ParquetFile(self._bytes.open_file(file))
         except pa.ArrowException as problem:
             raise InvalidRequest(
                 f"'{file.path}' of '{self._table.key}' cannot be read as Parquet: {problem}",
@@ -161,13 +161,13 @@ class _FilesOptimization:
                 path=file.path,
             ) from None
 
-    def _rewrite(self, groups: Sequence[_FileGroup]) -> bool:
+    def _rewrite_groups(self, groups: Sequence[_FileGroup]) -> bool:
         """Write groups as files and commit that; false if others changed one of the files first."""
         files = [file for group in groups for file in group.files]
         with TemporaryDirectory(prefix="penstock-") as folder:
             puts = {group.path: Path(folder, f"{number}") for number, group in enumerate(groups)}
             for group in groups:
-                self._write(group.files, puts[group.path])
+                self._write_file(group.files, puts[group.path])
             bytes_added = sum(path.stat().st_size for path in puts.values())
             changes = PendingFileChanges(
                 puts=puts,
@@ -176,7 +176,7 @@ class _FilesOptimization:
                 matching=tuple(files),
             )
             try:
-                commit(self._table, changes, self._said, None)
+                commit_pending_changes(self._table, changes, self._said, None)
             except (CommitConflict, FileNotFound):
                 return False
         self._passed.update(entry.address for entry in map(self._table.files.stat, puts))
@@ -188,11 +188,11 @@ class _FilesOptimization:
         )
         return True
 
-    def _write(self, files: Sequence[FileEntry], path: Path) -> None:
+    def _write_file(self, files: Sequence[FileEntry], path: Path) -> None:
         schema = self._columns[files[0].address]
         with pq.ParquetWriter(path, schema) as writer:
             for file in files:
-                with self._open(file) as parquet:
+                with self._open_parquet_file(file) as parquet:
                     for batch in parquet.iter_batches():
                         writer.write_batch(batch.cast(schema) if batch.schema != schema else batch)
 
@@ -201,7 +201,7 @@ class _FilesOptimization:
         self._result = msgspec.structs.replace(self._result, **changes)
 
 
-def _first_groups(groups: Sequence[_FileGroup]) -> Sequence[_FileGroup]:
+def _take_first_groups(groups: Sequence[_FileGroup]) -> Sequence[_FileGroup]:
     """The groups of one commit."""
     size = 0
     for number, group in enumerate(groups):

@@ -18,13 +18,13 @@ from penstock.formats.files.files import (
     FilesLayout,
     FilesState,
     check_path,
-    day_of,
     decode_file,
+    decode_state,
+    find_slice,
+    format_day,
     is_managed,
-    slice_of,
-    state_of,
 )
-from penstock.formats.files.intents import NAME, WriteIntent, check, encode_write
+from penstock.formats.files.intents import NAME, WriteIntent, check_write_intent, encode_write
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import (
     FileEntry,
@@ -35,14 +35,14 @@ from penstock.formats.files.lake.answers import (
 )
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
 from penstock.formats.files.lake.jobs import JobHandlers, describe_written
-from penstock.formats.files.lake.pool import pool_of, require_fence
+from penstock.formats.files.lake.pool import find_pool, require_fence
 from penstock.kernel import tree
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.call import Call, commit_meta, first, request_digest
+from penstock.lake.call import Call, commit_meta, request_digest, take_first
 from penstock.lake.embedded import Embedded
-from penstock.model.decoders import msgpack_decoder
+from penstock.model.decoders import get_msgpack_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 
@@ -55,7 +55,7 @@ LIST_MAX_BYTES: Final = 512 * 1024 * 1024
 TIME_MAX_US: Final = 250_000_000_000_000_000
 """What Python can show as a date: some time before the year 9900."""
 SIZE_MAX_BYTES: Final = 2**50
-_LISTED: Final = msgpack_decoder(tuple[NewFile, ...])
+_LISTED: Final = get_msgpack_decoder(tuple[NewFile, ...])
 
 
 class FilesHandlers:
@@ -65,9 +65,9 @@ class FilesHandlers:
         self._lake, self._kernel, self._places = lake, lake.kernel, places
         self._jobs = JobHandlers(lake)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
-            files_calls.WriteFiles: self._write,
-            files_calls.ListFiles: self._list,
-            files_calls.GetFiles: self._get,
+            files_calls.WriteFiles: self._write_files,
+            files_calls.ListFiles: self._list_files,
+            files_calls.GetFiles: self._get_files,
             files_calls.SumFiles: self._sum_files,
             files_calls.GetFilesTable: self._describe_table,
             **self._jobs.ways,
@@ -84,30 +84,30 @@ class FilesHandlers:
             raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))
         if at not in (None, self._kernel.formats.default_branch) and content.id is not None:
             horizon = find_horizon(self._kernel.store, content.id)
-            managing = self._kernel.formats.managing(content)
+            managing = self._kernel.formats.find_managing_format(content)
             if horizon is not None and managing is not None and not horizon.drop_erased(managing, content):
                 raise horizon.expired_error()
-        return content, state_of(content)
+        return content, decode_state(content)
 
-    def _list(self, call: files_calls.ListFiles) -> tuple[FileEntry, ...]:
+    def _list_files(self, call: files_calls.ListFiles) -> tuple[FileEntry, ...]:
         _, state = self._read_table(call.at, call.key, call.via)
         find = self._list_folder if call.folders else self._list_entries
-        return tuple(first(find(state, _encode_path(call.prefix), _encode_path(call.after)), call.limit))
+        return tuple(take_first(find(state, _encode_path(call.prefix), _encode_path(call.after)), call.limit))
 
     def _list_entries(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
-        pool = pool_of(self._lake.warehouse)
-        start, stop = max(prefix, after + b"\0" if after else b""), prefix_end(prefix)
+        pool = find_pool(self._lake.warehouse)
+        start, stop = max(prefix, after + b"\0" if after else b""), find_prefix_end(prefix)
         if stop is None or start < stop:
-            for path, value in tree.scan(self._kernel.objects, state.root, start, stop):
-                yield FileEntry.of(pool, path.decode(), decode_file(value))
+            for path, value in tree.scan_entries(self._kernel.objects, state.root, start, stop):
+                yield FileEntry.from_file(pool, path.decode(), decode_file(value))
 
     def _list_folder(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
         """List a folder: its files, and each of its folders as one entry. A folder costs one look into the
         tree, however much is in it."""
-        pool, stop = pool_of(self._lake.warehouse), prefix_end(prefix)
+        pool, stop = find_pool(self._lake.warehouse), find_prefix_end(prefix)
         start: bytes | None = max(prefix, _list_start(after))
         while start is not None and (stop is None or start < stop):
-            scanned, start = tree.scan(self._kernel.objects, state.root, start, stop), None
+            scanned, start = tree.scan_entries(self._kernel.objects, state.root, start, stop), None
             for path, value in scanned:
                 name, slash, _ = path[len(prefix) :].partition(b"/")
                 if slash:
@@ -115,16 +115,16 @@ class FilesHandlers:
                     yield FileEntry(path=folder.decode())
                     start = _list_start(folder)
                     break
-                yield FileEntry.of(pool, path.decode(), decode_file(value))
+                yield FileEntry.from_file(pool, path.decode(), decode_file(value))
 
-    def _get(self, call: files_calls.GetFiles) -> tuple[FileEntry, ...]:
+    def _get_files(self, call: files_calls.GetFiles) -> tuple[FileEntry, ...]:
         _, state = self._read_table(call.at, call.key, call.via)
         for path in call.file:
             _encode_path(path)
-        files = trees.find(self._kernel.objects, state.root, dict.fromkeys(call.file))
-        pool = pool_of(self._lake.warehouse)
+        files = trees.find_files(self._kernel.objects, state.root, dict.fromkeys(call.file))
+        pool = find_pool(self._lake.warehouse)
         paths = (path for path in dict.fromkeys(call.file) if path in files)
-        return tuple(FileEntry.of(pool, path, files[path]) for path in paths)
+        return tuple(FileEntry.from_file(pool, path, files[path]) for path in paths)
 
     def _sum_files(self, call: files_calls.SumFiles) -> FilesTotal:
         _, state = self._read_table(call.at, call.key, call.via)
@@ -150,13 +150,13 @@ class FilesHandlers:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def _write(self, call: files_calls.WriteFiles) -> FilesWritten:
+    def _write_files(self, call: files_calls.WriteFiles) -> FilesWritten:
         if call.job is not None:
             self._jobs.check_write(call)
-        change = Change(call.key, NAME, encode_write(check(self._make_intent(call))))
+        change = Change(call.key, NAME, encode_write(check_write_intent(self._make_intent(call))))
         meta = commit_meta(call.said, call.who, f"write {call.key}")
         if call.job is not None:
-            return self._jobs.write(call, change, meta)
+            return self._jobs.commit_job(call, change, meta)
         outcome = self._kernel.commit(
             self._lake.or_default(call.branch),
             [change],
@@ -168,11 +168,11 @@ class FilesHandlers:
         return describe_written(self._lake, outcome)
 
     def _make_intent(self, call: files_calls.WriteFiles) -> WriteIntent:
-        pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files
+        find_pool(self._lake.warehouse)  # there is no table of files where there is no place for files
         self._check_folder(call)
         added, put = self._read_file_list(call, call.added), self._read_file_list(call, call.put)
-        copied = dict(self._copied_files(call))
-        expected = {path: self._expected_name(path, address) for path, address in call.expected.items()}
+        copied = dict(self._resolve_copied_files(call))
+        expected = {path: self._find_expected_name(path, address) for path, address in call.expected.items()}
         for copy in call.copied:
             if copy.source in call.removed and (copy.key, copy.at) == (None, None):
                 expected.setdefault(copy.source, copied[copy.path].address)  # what moves is what was there
@@ -196,7 +196,7 @@ class FilesHandlers:
                 raise InvalidRequest(f"the folder of the new files of '{call.key}' is missing in the request")
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
-        if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
+        if not folder.endswith("/") or not _is_date(day[:8]) or day != find_slice(self._lake.id, day[:8]):
             raise InvalidRequest(
                 f"{folder!r} is not a folder that this lake assigned to a writer; "
                 "begin the write anew, and commit with the folder that it gets"
@@ -210,19 +210,19 @@ class FilesHandlers:
 
         A job has a time of its own.
         """
-        now_us, grace_us = self._kernel.clock(), self._kernel.graces.of_the_past().data_us
-        if day < day_of(now_us - grace_us // 2 - DAY_US):  # of that day, it may have been any time
+        now_us, grace_us = self._kernel.clock(), self._kernel.graces.find_past_grace().data_us
+        if day < format_day(now_us - grace_us // 2 - DAY_US):  # of that day, it may have been any time
             raise InvalidRequest(
                 f"files of '{call.key}' that were written on {day} are too old to be committed, because a "
                 "sweep may remove them at any time; write them again"
             )
-        if day > day_of(now_us + DAY_US):
+        if day > format_day(now_us + DAY_US):
             raise InvalidRequest(
                 f"files of '{call.key}' cannot have been written on {day}; check the clock of this machine"
             )
 
-    def _expected_name(self, path: str, address: str | None) -> str | None:
-        pool = pool_of(self._lake.warehouse)
+    def _find_expected_name(self, path: str, address: str | None) -> str | None:
+        pool = find_pool(self._lake.warehouse)
         if address is not None and not address.startswith(pool):
             raise InvalidRequest(
                 f"'{path}' is expected at {address}, which is not in the lake's file storage"
@@ -242,7 +242,7 @@ class FilesHandlers:
             raise InvalidRequest(
                 f"the list of files {files.name!r} must have 1 to {LIST_MAX_BYTES} bytes, got {files.size}"
             )
-        place = self._places().at(pool_of(self._lake.warehouse))
+        place = self._places().open_place(find_pool(self._lake.warehouse))
         data = place.read_range(call.folder + files.name, 0, files.size + 1)
         if data is None or len(data) != files.size or hashlib.sha256(data).digest() != files.sha256:
             raise InvalidRequest(f"the list of files of '{call.key}' is missing, or has changed")
@@ -254,7 +254,7 @@ class FilesHandlers:
             raise InvalidRequest(f"the list of files of '{call.key}' names other files than the request")
         return listed_files
 
-    def _copied_files(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
+    def _resolve_copied_files(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
         """Resolve the files to be copied: each new path with the file that is at the source path now."""
         states: dict[tuple[Key, str | None], FilesState] = {}
         paths: set[str] = set()
@@ -265,15 +265,15 @@ class FilesHandlers:
             key = call.key if copy.key is None else copy.key
             at = call.branch if copy.at is None else copy.at
             if (key, at) not in states:
-                commit = self._lake.kept_commit(at, self._lake.or_default(call.branch))
+                commit = self._lake.resolve_kept_commit(at, self._lake.or_default(call.branch))
                 states[key, at] = self._read_table(commit.hex(), key, self._lake.or_default(at))[1]
             source = {_encode_path(copy.source).decode()}
-            file = trees.find(self._kernel.objects, states[key, at].root, source).get(copy.source)
+            file = trees.find_files(self._kernel.objects, states[key, at].root, source).get(copy.source)
             if file is None:
                 raise FileNotFound(
                     f"'{key}' has no file at '{copy.source}'", table=str(key), path=copy.source
                 )
-            yield copy.path, msgspec.structs.replace(file, address=file.at(copy.source))
+            yield copy.path, msgspec.structs.replace(file, address=file.address_at(copy.source))
 
 
 def _encode_path(text: str) -> bytes:

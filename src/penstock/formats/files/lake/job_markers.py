@@ -24,7 +24,7 @@ def put_marker(
 ) -> NewFile:
     """Put the file that tells that a job is done into its folder. It is in the table once the others are."""
     now_us = time.time_ns() // 1000
-    data = files_save_job.success_marker(job, job_id, output, began, now_us)
+    data = files_save_job.encode_success_marker(job, job_id, output, began, now_us)
     pool.put(folder + MARKER, data)
     digest = hashlib.sha256(data).hexdigest()
     return NewFile(path=MARKER, size=len(data), modified_us=now_us, checksum=f"sha256:{digest}")

@@ -19,7 +19,9 @@ class MissingPoolFiles(MissingFiles):
         entries = [entry for entry in table.files.walk() if not entry.is_folder]
         folders = {entry.address.rpartition("/")[0] for entry in entries}
         existing = {
-            f"{folder}/{entry.key}" for folder in folders for entry in self._places.at(folder).entries()
+            f"{folder}/{entry.key}"
+            for folder in folders
+            for entry in self._places.open_place(folder).entries()
         }
         gone = sorted(entry.path for entry in entries if entry.address not in existing)
         if gone:

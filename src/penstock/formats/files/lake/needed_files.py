@@ -9,18 +9,18 @@ from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.locations import normalise
-from penstock.storage.name_hashes import name_hash
+from penstock.storage.locations import normalise_location
+from penstock.storage.name_hashes import hash_name
 from penstock.storage.places import Place
 
 
-def needed_folder(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> NeededFolder:
+def make_needed_folder(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> NeededFolder:
     """The pool. Files that are gone are added to ``problems`` while it is listed."""
 
     def files() -> Iterator[BucketEntry]:
         return _find_needed(kernel, pool, problems, progress)
 
-    return NeededFolder(normalise(pool.location), files, lambda _: True, lambda _: True)
+    return NeededFolder(normalise_location(pool.location), files, lambda _: True, lambda _: True)
 
 
 def _find_needed(
@@ -30,11 +30,11 @@ def _find_needed(
     after: str | None = ""
     while after is not None:
         named = ReferencedFiles(kernel, lambda _: True, after, progress)
-        named.look()
+        named.read_new_commits()
         for folder in named.folders:
             remaining_name_hashes = set(named.name_hashes_in(folder))
             for entry in pool.entries(folder):
-                data = name_hash(entry.key[FOLDER_CHARS + 1 :])
+                data = hash_name(entry.key[FOLDER_CHARS + 1 :])
                 if data in remaining_name_hashes:
                     remaining_name_hashes.discard(data)
                     yield entry

@@ -60,12 +60,12 @@ class PartitionColumns(msgspec.Struct, frozen=True):
     values: Mapping[str, tuple[str | None, ...]]
     """Of a folder: the values of all columns, as texts that Spark casts to their types."""
 
-    def of(self, path: str) -> tuple[str | None, ...]:
+    def parse_values(self, path: str) -> tuple[str | None, ...]:
         """The values for the file at a path, which is one of those that this was made of."""
-        return self.values[_folder_of(path)]
+        return self.values[_get_folder(path)]
 
 
-def partition_columns(
+def find_partition_columns(
     paths: Iterable[str], known: Mapping[str, str], rules: PartitionRules
 ) -> PartitionColumns:
     """The partition columns of files at some paths; ``known`` are types of columns, by name.
@@ -75,13 +75,13 @@ def partition_columns(
     first: tuple[str, _PartitionPlace] | None = None
     raws: dict[str, tuple[str, ...]] = {}
     for path in paths:
-        folder = _folder_of(path)
+        folder = _get_folder(path)
         if folder in raws:
             continue
         place = _find_partition_place(folder)
         if first is None:
             first = path, place
-        elif place.columns(rules) != first[1].columns(rules):
+        elif place.list_columns(rules) != first[1].list_columns(rules):
             raise InvalidRequest(
                 f"'{first[0]}' and '{path}' are in folders of different partition columns: {first[1]}, and "
                 f"{place}\n  Read a part of the table: folder='…'"
@@ -95,10 +95,12 @@ def partition_columns(
     for at, name in enumerate(names):
         known_field = folded.get(rules.fold_case(name))
         fields.append(
-            known_field or (name, _common_type({raw_values[at] for raw_values in raws.values()}, rules))
+            known_field or (name, _find_common_type({raw_values[at] for raw_values in raws.values()}, rules))
         )
     types = [kind for _, kind in fields]
-    values = {folder: tuple(map(_text_to_cast, raw_values, types)) for folder, raw_values in raws.items()}
+    values = {
+        folder: tuple(map(_make_castable_text, raw_values, types)) for folder, raw_values in raws.items()
+    }
     return PartitionColumns(tuple(fields), values)
 
 
@@ -110,7 +112,7 @@ class _PartitionPlace(msgspec.Struct, frozen=True):
     raws: tuple[str, ...] = ()
     """The values, as they are in the path."""
 
-    def columns(self, rules: PartitionRules) -> tuple[str, tuple[str, ...]]:
+    def list_columns(self, rules: PartitionRules) -> tuple[str, tuple[str, ...]]:
         return self.base, tuple(map(rules.fold_case, self.names))
 
     def __str__(self) -> str:
@@ -118,7 +120,7 @@ class _PartitionPlace(msgspec.Struct, frozen=True):
         return f"{named} below '{self.base}/'" if self.base else named
 
 
-def _folder_of(path: str) -> str:
+def _get_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
@@ -140,7 +142,7 @@ def _find_partition_place(folder: str) -> _PartitionPlace:
         )
     return _PartitionPlace(
         "/".join(parts[:start]),
-        tuple(unescape(name) for name, _, _ in pairs),
+        tuple(unescape_partition_text(name) for name, _, _ in pairs),
         tuple(raw for _, _, raw in pairs),
     )
 
@@ -151,25 +153,25 @@ def _require_distinct(names: tuple[str, ...], path: str, rules: PartitionRules) 
     return names
 
 
-def unescape(text: str) -> str:
+def unescape_partition_text(text: str) -> str:
     """Decode Spark's ``%XX`` escapes in a partition's name or value."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
 
 
-def _text_to_cast(raw: str, kind: str) -> str | None:
+def _make_castable_text(raw: str, kind: str) -> str | None:
     """A value for Spark's cast to a type."""
     if raw == NO_VALUE:
         return None
     if kind in _WHOLE_DIGITS and _WHOLE.fullmatch(raw):
         return str(int(raw))  # in whichever digits it was
-    return unescape(raw)
+    return unescape_partition_text(raw)
 
 
 # -- types that follow from values ---------------------------------------------------------------------------
 
 
-def _common_type(raws: Iterable[str], rules: PartitionRules) -> str:
-    return reduce(_widen_type, sorted({_type_of(raw, rules) for raw in raws}))
+def _find_common_type(raws: Iterable[str], rules: PartitionRules) -> str:
+    return reduce(_widen_type, sorted({_guess_type(raw, rules) for raw in raws}))
 
 
 @cache
@@ -186,18 +188,18 @@ def _widen_type(kind: str, other: str) -> str:
         return "double"
     if both in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
         return max(both)
-    digits = [_digits_of_type(kind), _digits_of_type(other)]
+    digits = [_count_digits_of_type(kind), _count_digits_of_type(other)]
     return "string" if 0 in digits else f"decimal({max(digits)},0)"
 
 
-def _digits_of_type(kind: str) -> int:
+def _count_digits_of_type(kind: str) -> int:
     """Of a type of whole numbers; 0 for others."""
     if kind.startswith("decimal("):
         return int(kind.removeprefix("decimal(").partition(",")[0])
     return _WHOLE_DIGITS.get(kind, 0)
 
 
-def _type_of(raw: str, rules: PartitionRules) -> str:
+def _guess_type(raw: str, rules: PartitionRules) -> str:
     if raw == NO_VALUE:
         return "void"
     if not rules.infers:
@@ -208,11 +210,11 @@ def _type_of(raw: str, rules: PartitionRules) -> str:
             return "integer"
         if number is not None and -(2**63) <= number < 2**63:
             return "long"
-    if digits := _decimal_digits(raw):
+    if digits := _count_decimal_digits(raw):
         return f"decimal({digits},0)"
     if _REAL.fullmatch(raw):
         return "double"
-    text = unescape(raw)
+    text = unescape_partition_text(raw)
     if (match := _MOMENT.fullmatch(text)) and _is_day(*match.groups()):
         return rules.timestamp
     if (match := _DAY.fullmatch(raw)) and _is_day(*match.groups()):
@@ -220,7 +222,7 @@ def _type_of(raw: str, rules: PartitionRules) -> str:
     return "time(6)" if _TIME.fullmatch(text) else "string"
 
 
-def _decimal_digits(raw: str) -> int:
+def _count_decimal_digits(raw: str) -> int:
     """How many digits a number without a fraction has, such as 1e5; 0 if it has one, or too many."""
     match = _DECIMAL.fullmatch(raw)
     if match is None:

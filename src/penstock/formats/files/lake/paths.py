@@ -28,16 +28,16 @@ class FilesPath(NamedTuple):
     @property
     def prefix(self) -> str:
         """How the paths of the files in it begin, if it is a folder."""
-        return as_folder(self.path)
+        return normalise_folder(self.path)
 
-    def with_path(self, path: str) -> str:
+    def replace_path(self, path: str) -> str:
         """The text ``TABLE/PATH`` of another path of the same table."""
         return f"{self.table}/{path}" if path else self.table
 
 
 def check_folder(folder: str) -> str:
     """A folder of a table, with a slash at its end; ``InvalidRequest`` if it can be none."""
-    return check_prefix(as_folder(folder))
+    return check_prefix(normalise_folder(folder))
 
 
 def parse_path(text: str) -> FilesPath:
@@ -51,12 +51,12 @@ def parse_path(text: str) -> FilesPath:
     return FilesPath(table, Key.parse(key), ref, path.rstrip("/"), not path or path.endswith("/"))
 
 
-def as_folder(text: str) -> str:
+def normalise_folder(text: str) -> str:
     """A folder as the paths in it begin: the slash at its end may be left out. Nothing is the whole table."""
     return text if not text or text.endswith("/") else f"{text}/"
 
 
-def table_text(key: Key) -> str:
+def quote_table_key(key: Key) -> str:
     """A key as it stands at the beginning of such a text: in quotes where it would be read otherwise."""
     return ".".join(
         '"' + element.replace('"', '""') + '"' if set(element) & set('."/@') else element for element in key

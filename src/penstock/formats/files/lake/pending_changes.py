@@ -30,7 +30,7 @@ from penstock.errors import (
     Unauthenticated,
     Unavailable,
 )
-from penstock.formats.files.files import check_path, new_fence, new_folder
+from penstock.formats.files.files import check_path, make_fence, make_folder_name
 from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import FileEntry, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import (
@@ -41,7 +41,7 @@ from penstock.formats.files.lake.calls import (
     WriteFiles,
     hash_of_files,
 )
-from penstock.formats.files.lake.pool import names_for, pool_of
+from penstock.formats.files.lake.pool import find_pool, make_names
 from penstock.lake.call import AFTER_DOUBT, CommitDescription
 from penstock.lake.job_files import JobStart, is_refusal, remove_files
 
@@ -94,7 +94,7 @@ class PendingFileChanges(msgspec.Struct, frozen=True, kw_only=True):
         return {entry.path: entry.address for entry in self.matching} | dict.fromkeys(self.absent)
 
 
-def commit(
+def commit_pending_changes(
     table: Table, changes: PendingFileChanges, description: CommitDescription, idempotency_key: str | None
 ) -> FilesWritten:
     """Carry out changes in one commit.
@@ -107,7 +107,7 @@ def commit(
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
     table.lake.begin_write(makes_lake=bool(changes.puts or changes.copied or changes.layout))
     with _Upload(table.lake, branch, table.key) as upload:
-        put = upload.put(changes.puts)
+        put = upload.upload_files(changes.puts)
         call = WriteFiles(
             key=table.key,
             branch=branch,
@@ -182,9 +182,9 @@ class _Upload:
     """Files on their way into a folder of the pool that nobody else uses."""
 
     def __init__(self, lake: Lake, branch: str, key: Key) -> None:
-        self._lake, self._began = lake, JobStart.now(lake)
-        self.folder = new_folder(lake.id, new_fence(branch, key), time.time_ns() // 1000)
-        self._place = lake.places.at(pool_of(lake.warehouse))
+        self._lake, self._began = lake, JobStart.at_lake_time(lake)
+        self.folder = make_folder_name(lake.id, make_fence(branch, key), time.time_ns() // 1000)
+        self._place = lake.places.open_place(find_pool(lake.warehouse))
         self._names: list[str] = []
         self._is_sent = False
 
@@ -201,11 +201,11 @@ class _Upload:
         self._began.check_in_time()
         self._is_sent = True
 
-    def put(self, puts: Mapping[str, Data]) -> tuple[NewFile, ...] | ListOfFiles:
+    def upload_files(self, puts: Mapping[str, Data]) -> tuple[NewFile, ...] | ListOfFiles:
         """Write files, each durable when this returns."""
         for path in puts:
             check_path(path)
-        names = names_for(puts)
+        names = make_names(puts)
         if len(puts) == 1:
             new = tuple(self._put_file(path, names[path], data) for path, data in puts.items())
         else:
@@ -223,12 +223,12 @@ class _Upload:
 
     def _put_file(self, path: str, name: str, data: Data) -> NewFile:
         self._names.append(self.folder + name)
-        with _Source(path, data) as source:
+        with _UploadSource(path, data) as source:
             small = source.read_if_small()
             if small is not None:
-                self._write(name, source, lambda: self._place.put(self.folder + name, small))
+                self._write_to_storage(name, source, lambda: self._place.put(self.folder + name, small))
             else:
-                self._write(
+                self._write_to_storage(
                     name, source, lambda: self._place.put_pieces(self.folder + name, source.read_pieces())
                 )
         return NewFile(
@@ -238,7 +238,7 @@ class _Upload:
             checksum=f"sha256:{source.digest.hexdigest()}",
         )
 
-    def _write(self, name: str, source: _Source, write: Any) -> None:
+    def _write_to_storage(self, name: str, source: _UploadSource, write: Any) -> None:
         try:
             write()
         except OutcomeUnknown as problem:
@@ -265,7 +265,7 @@ def write_file_list(pool: Place, folder: str, new: tuple[NewFile, ...]) -> ListO
     )
 
 
-class _Source:
+class _UploadSource:
     """Where the bytes of a new file come from; their size and hash are known once they were read."""
 
     def __init__(self, path: str, data: Data) -> None:
@@ -276,7 +276,7 @@ class _Source:
         self.problem: PenstockError | None = None
         """Why it could not be read."""
 
-    def __enter__(self) -> _Source:
+    def __enter__(self) -> _UploadSource:
         data = self._data
         if isinstance(data, os.PathLike):
             try:
@@ -298,7 +298,7 @@ class _Source:
     def read_if_small(self) -> bytes | None:
         """All bytes, if they are few; nothing is lost of them if they are not."""
         if self._file is not None:
-            self._data = self._read(PIECE_BYTES)
+            self._data = self._read_bytes(PIECE_BYTES)
             if len(self._data) == PIECE_BYTES:
                 return None
             return self._count_piece(self._data)
@@ -316,12 +316,12 @@ class _Source:
         while piece:
             yield self._count_piece(piece)
             try:
-                piece = self._read(PIECE_BYTES)
+                piece = self._read_bytes(PIECE_BYTES)
             except PenstockError as problem:
                 self.problem = problem
                 raise
 
-    def _read(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         """So many bytes, fewer only at the end."""
         assert self._file is not None
         buffer = bytearray()

@@ -20,7 +20,7 @@ TAKEN: Final = frozenset({".unfinished", ".locks"})
 """Folders that a directory keeps its own records in."""
 
 
-def pool_of(warehouse: str) -> str:
+def find_pool(warehouse: str) -> str:
     """The pool's folder, a path or URL with a slash at its end; ``InvalidRequest`` without a warehouse."""
     if not warehouse:
         raise InvalidRequest(
@@ -32,7 +32,7 @@ def pool_of(warehouse: str) -> str:
 
 def name_in_pool(warehouse: str, address: str) -> str:
     """A file's name below the pool, from its whole address."""
-    pool = pool_of(warehouse)
+    pool = find_pool(warehouse)
     if not address.startswith(pool):
         raise InvalidRequest(f"{address or 'a folder'} is not a file in the lake's file storage, {pool}")
     return address.removeprefix(pool)
@@ -49,7 +49,7 @@ def require_fence(fence: str, branch: str, key: Key, subject: str = "fence") -> 
         )
 
 
-def names_for(paths: Iterable[str]) -> dict[str, str]:
+def make_names(paths: Iterable[str]) -> dict[str, str]:
     """Names below a new folder for files that are to be at some paths of a table.
 
     A file lies at its own path, for people and engines to see what it is. Where storage cannot have that,
@@ -57,10 +57,10 @@ def names_for(paths: Iterable[str]) -> dict[str, str]:
     """
     names = dict.fromkeys(paths)
     folders = {path[:end] for path in names for end, char in enumerate(path) if char == "/"}
-    return {path: path if _can_be(path, folders) else token_hex(16) for path in names}
+    return {path: path if _can_be_name(path, folders) else token_hex(16) for path in names}
 
 
-def _can_be(path: str, folders: Collection[str]) -> bool:
+def _can_be_name(path: str, folders: Collection[str]) -> bool:
     parts = path.split("/")
     return (
         path not in folders

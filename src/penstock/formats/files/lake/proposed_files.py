@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, BinaryIO
 from penstock.errors import FileNotFound, NotManaged
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import is_managed, state_of
+from penstock.formats.files.files import decode_state, is_managed
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.file_bytes import TableBytes
-from penstock.formats.files.lake.paths import as_folder
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.paths import normalise_folder
+from penstock.formats.files.lake.pool import find_pool
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -30,12 +30,12 @@ class ProposedFiles:
     def __init__(self, objects: Objects, places: Places, warehouse: str, key: Key, root: ObjectId) -> None:
         self._objects, self._places, self._warehouse = objects, places, warehouse
         self._key, self._root = key, root
-        self._pool = pool_of(warehouse)
+        self._pool = find_pool(warehouse)
 
     def walk(self, folder: str = "") -> Iterator[FileEntry]:
         """Files in a folder and in those below it, or all, by path."""
-        for path, file in trees.list_below(self._objects, self._root, as_folder(folder)):
-            yield FileEntry.of(self._pool, path, file)
+        for path, file in trees.list_below(self._objects, self._root, normalise_folder(folder)):
+            yield FileEntry.from_file(self._pool, path, file)
 
     def list(self, folder: str = "") -> list[FileEntry]:
         """All of them at once."""
@@ -43,15 +43,15 @@ class ProposedFiles:
 
     def stat(self, path: str) -> FileEntry:
         """``FileNotFound`` if there would be no file at a path."""
-        file = trees.find(self._objects, self._root, [path]).get(path)
+        file = trees.find_files(self._objects, self._root, [path]).get(path)
         if file is None:
             raise FileNotFound(f"'{self._key}' has no file at '{path}'", table=str(self._key), path=path)
-        return FileEntry.of(self._pool, path, file)
+        return FileEntry.from_file(self._pool, path, file)
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object, which reads what is asked for; ``FileNotFound`` as ``stat``."""
         entry = self.stat(path)
-        return TableBytes(self._places, self._warehouse, self._key).open(entry)
+        return TableBytes(self._places, self._warehouse, self._key).open_file(entry)
 
 
 def find_proposed_files(
@@ -60,5 +60,5 @@ def find_proposed_files(
     """The files that a table would have; ``NotManaged`` if it is not a table of files."""
     if not isinstance(content, FilesTable) or not is_managed(content):
         raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))
-    warehouse = lake.moved.to_storage(lake.warehouse)
-    return ProposedFiles(proposal.objects, lake.places, warehouse, key, state_of(content).root)
+    warehouse = lake.moved.map_to_storage(lake.warehouse)
+    return ProposedFiles(proposal.objects, lake.places, warehouse, key, decode_state(content).root)

@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 from penstock.formats.files.files import is_managed
 from penstock.formats.files.lake.answers import FileEntry
-from penstock.formats.files.lake.paths import FilesPath, parse_path, table_text
+from penstock.formats.files.lake.paths import FilesPath, parse_path, quote_table_key
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.transactions.read_set import note_reads
@@ -87,7 +87,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(lake, Lake):
             self.lake = lake
         else:
-            self.lake = open_lake(_lake_url(lake), create=False, token=token, author=author)
+            self.lake = open_lake(_make_lake_url(lake), create=False, token=token, author=author)
             weakref.finalize(self, self.lake.close)
         self.ref = self.lake.default_branch if ref is None else ref
         self._author, self._message = author, message
@@ -132,7 +132,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _read(self, files_path: FilesPath) -> Files:
+    def _open_files(self, files_path: FilesPath) -> Files:
         ref = self.ref if files_path.ref is None else files_path.ref
         table = (
             self._open_snapshot(ref).table(files_path.key)
@@ -152,19 +152,19 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **_: Any) -> Info:
         path = self._strip_protocol(path)
         if not path:
-            return _directory_info("")
-        with os_errors(path):
+            return _make_directory_info("")
+        with raise_as_os_errors(path):
             place = parse_path(path)
-            files = self._read(place)
+            files = self._open_files(place)
             if not place.path:
                 files.about()
-                return _directory_info(path)
+                return _make_directory_info(path)
             try:
-                return _file_info(place, files.stat(place.path))
+                return _make_file_info(place, files.stat(place.path))
             except FileNotFound:
                 if not files.list(place.prefix, limit=1):
                     raise
-        return _directory_info(path)
+        return _make_directory_info(path)
 
     def exists(self, path: str, **_: Any) -> bool:
         """Whether there is a file, or a folder with one. A table without files is not there either."""
@@ -173,9 +173,9 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
             path = self._strip_protocol(path)
             if is_file or not path:
                 return True
-            with os_errors(path):
+            with raise_as_os_errors(path):
                 place = parse_path(path)
-                return bool(place.path) or bool(self._read(place).list("", limit=1))
+                return bool(place.path) or bool(self._open_files(place).list("", limit=1))
         except FileNotFoundError:
             return False
 
@@ -185,17 +185,19 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         return tables if detail else [info["name"] for info in tables]
 
     def _list_tables(self) -> list[Info]:
-        with os_errors(""):
+        with raise_as_os_errors(""):
             snapshot = self._open_snapshot(self.ref)
             if not _UNNOTED.get():
                 note_reads(self.lake, snapshot.id, snapshot.via, Read(is_listing=True))
             entries = snapshot.outside_read_set.entries()
-            return [_directory_info(table_text(key)) for key, content in entries if is_managed(content)]
+            return [
+                _make_directory_info(quote_table_key(key)) for key, content in entries if is_managed(content)
+            ]
 
     def _list_folder(self, path: str) -> list[Info]:
-        with os_errors(path):
+        with raise_as_os_errors(path):
             place = parse_path(path)
-            infos = [_entry_info(place, entry) for entry in self._read(place).folder(place.prefix)]
+            infos = [_make_entry_info(place, entry) for entry in self._open_files(place).folder(place.prefix)]
         if not infos:
             about = self.info(path)  # a file, or an empty table, or nothing
             return [about] if about["type"] == "file" else []
@@ -231,21 +233,21 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _list_below(self, path: str, maxdepth: int | None) -> dict[str, Info]:
         """A path itself, and the files and folders below it down to a depth."""
-        with os_errors(path):
+        with raise_as_os_errors(path):
             place = parse_path(path)
-            files = self._read(place)
+            files = self._open_files(place)
             entries = files.folder(place.prefix) if maxdepth == 1 else files.list(place.prefix)
         if not entries:
             return {path: self.info(path)}
-        infos = {path: _directory_info(path)}
+        infos = {path: _make_directory_info(path)}
         for entry in entries:
             steps = entry.path[len(place.prefix) :].rstrip("/").split("/")
             for depth in range(1, len(steps)):
                 if maxdepth is None or depth <= maxdepth:
-                    folder = place.with_path(place.prefix + "/".join(steps[:depth]))
-                    infos.setdefault(folder, _directory_info(folder))
+                    folder = place.replace_path(place.prefix + "/".join(steps[:depth]))
+                    infos.setdefault(folder, _make_directory_info(folder))
             if maxdepth is None or len(steps) <= maxdepth:
-                info = _entry_info(place, entry)
+                info = _make_entry_info(place, entry)
                 infos[info["name"]] = info
         return infos
 
@@ -258,11 +260,11 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         path = self._strip_protocol(path)
-        with os_errors(path):
+        with raise_as_os_errors(path):
             place = parse_path(path)
             if (start or 0) >= 0 and (end is None or end >= 0):
                 length = None if end is None else max(0, end - (start or 0))
-                return self._read(place).read(place.path, start or 0, length)
+                return self._open_files(place).read(place.path, start or 0, length)
         with self._open(path) as file:  # from the end: how far that is belongs to the same file
             size = file.seek(0, io.SEEK_END)
             first, last = slice(start, end).indices(size)[:2]
@@ -272,9 +274,9 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if mode != "rb":
             raise io.UnsupportedOperation(f"files are read ('rb') or written as a whole ('wb'), not {mode!r}")
-        with os_errors(path):
+        with raise_as_os_errors(path):
             place = parse_path(path)
-            file: Any = self._read(place).open(place.path)
+            file: Any = self._open_files(place).open(place.path)
         file.fs = self  # whose lake is closed when nobody has it any more
         return file
 
@@ -298,20 +300,20 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         return int(sha256((info.get("checksum") or info.get("address", "")).encode()).hexdigest(), 16)
 
 
-def _lake_url(lake: str | os.PathLike[str] | None) -> str:
+def _make_lake_url(lake: str | os.PathLike[str] | None) -> str:
     address = os.environ.get("PENSTOCK_LAKE", "") if lake is None else os.fspath(lake)
     if not address:
         raise InvalidRequest('no lake is given: use storage_options={"lake": …}, or set PENSTOCK_LAKE')
     return address
 
 
-def _directory_info(name: str) -> Info:
+def _make_directory_info(name: str) -> Info:
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _file_info(files_path: FilesPath, entry: FileEntry) -> Info:
+def _make_file_info(files_path: FilesPath, entry: FileEntry) -> Info:
     return {
-        "name": files_path.with_path(entry.path),
+        "name": files_path.replace_path(entry.path),
         "size": entry.size,
         "type": "file",
         "modified": entry.modified,
@@ -321,16 +323,16 @@ def _file_info(files_path: FilesPath, entry: FileEntry) -> Info:
     }
 
 
-def _entry_info(files_path: FilesPath, entry: FileEntry) -> Info:
+def _make_entry_info(files_path: FilesPath, entry: FileEntry) -> Info:
     return (
-        _directory_info(files_path.with_path(entry.path.rstrip("/")))
+        _make_directory_info(files_path.replace_path(entry.path.rstrip("/")))
         if entry.is_folder
-        else _file_info(files_path, entry)
+        else _make_file_info(files_path, entry)
     )
 
 
 @contextmanager
-def os_errors(path: str, *, is_new: bool = False) -> Iterator[None]:
+def raise_as_os_errors(path: str, *, is_new: bool = False) -> Iterator[None]:
     """Say an error as those do who know files: as an ``OSError``, with the same message."""
     try:
         yield

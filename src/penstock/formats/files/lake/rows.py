@@ -19,14 +19,14 @@ from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake import save_job
 from penstock.formats.files.lake.answers import FilesTableInfo, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
-from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
+from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit_pending_changes
 from penstock.formats.files.lake.save_job import FilesJob
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference
-from penstock.lake.row_input import rows_of, schema_text
+from penstock.lake.row_input import open_row_reader, write_schema_text
 from penstock.lake.write_jobs import SaveMode
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 from penstock.model.similar_names import describe_names
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PARTITIONS_MAX: Final = 10_000
 _WHEN: Final = {SaveMode.ERROR: WriteCondition.EMPTY, SaveMode.IGNORE: WriteCondition.IGNORE}
 
 
-def format_of(table: Table) -> str:
+def choose_file_format(table: Table) -> str:
     """The format of a table's files, as its last writer said; nothing if none has."""
     about = _find_table(table)
     return "" if about is None else about.layout.format.lower()
@@ -54,12 +54,12 @@ def _find_table(table: Table) -> FilesTableInfo | None:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None:  # noqa: A002
+def write_rows(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None:  # noqa: A002
     """Write rows as files of a table, in one commit; ``None`` if that changes nothing."""
     mode, idempotency_key, by = row_write.mode, row_write.idempotency_key, row_write.partition_by
     if (earlier_write := _find_earlier_write(table, idempotency_key)) is not None:
         return earlier_write
-    about, rows = _find_table(table), rows_of(row_write.data)
+    about, rows = _find_table(table), open_row_reader(row_write.data)
     by = by if by is not None else () if about is None else about.layout.partition_by
     layout = _make_layout(rows.schema, format, by)
     if about is not None:
@@ -78,8 +78,8 @@ def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None
             when=_WHEN.get(mode, WriteCondition.ALWAYS),
             layout=layout,
         )
-        files_written = commit(
-            table, changes, _with_message(row_write.said, table, mode, len(puts)), idempotency_key
+        files_written = commit_pending_changes(
+            table, changes, _add_message(row_write.said, table, mode, len(puts)), idempotency_key
         )
     return None if files_written.commit is None else files_written
 
@@ -91,7 +91,7 @@ def _file_name_prefix(table: Table, idempotency_key: str) -> str:
     for other rows.
     """
     incarnation = table.lake.do(GetReference(name=table.ref)).incarnation.hex()
-    return digest("files rows", idempotency_key, incarnation).hex()[:32]
+    return hash_parts("files rows", idempotency_key, incarnation).hex()[:32]
 
 
 def _make_layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout:  # noqa: A002
@@ -104,7 +104,7 @@ def _make_layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout: 
     if by and len(set(by)) == len(schema.names):
         raise InvalidRequest("the data has no columns besides the partition columns")
     try:
-        columns = schema_text(pa.schema(schema))
+        columns = write_schema_text(pa.schema(schema))
     except RequestError:
         columns = ""  # of types that only Arrow has: readers look into the files
     options = {"header": "true"} if format == "csv" else {}
@@ -145,7 +145,7 @@ def _without_empty_lines(rows: Any, name: str) -> Iterator[Any]:
         yield batch
 
 
-def _with_message(
+def _add_message(
     description: CommitDescription, table: Table, mode: SaveMode, files: int
 ) -> CommitDescription:
     if description.message is not None:

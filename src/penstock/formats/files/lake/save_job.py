@@ -20,7 +20,7 @@ from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, NewFile, Wr
 from penstock.formats.files.layouts import find_difference
 from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.keys import Key
 
 PARTITIONS_TOLD_MAX: Final = 20
@@ -125,7 +125,7 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing if nobody knows."""
 
 
-def output(files: Iterable[JobFile], rows: int | None) -> JobOutput:
+def make_job_output(files: Iterable[JobFile], rows: int | None) -> JobOutput:
     """What a job has written, from its files and the number of its rows, if that is known.
 
     Without rows there are no files, though Spark may have written one that tells only the columns. It never
@@ -145,7 +145,7 @@ def output(files: Iterable[JobFile], rows: int | None) -> JobOutput:
     )
 
 
-def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
+def make_begin_call(job: FilesJob, job_id: str, fence: str) -> BeginJob:
     """The call that lets an attempt of a job begin."""
     return BeginJob(
         id=job_id,
@@ -159,7 +159,7 @@ def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
     )
 
 
-def commit(
+def make_commit_call(
     job: FilesJob, job_id: str, fence: str, folder: str, output: JobOutput, marker: NewFile | None = None
 ) -> WriteFiles:
     """The one commit of a job.
@@ -170,21 +170,21 @@ def commit(
     return WriteFiles(
         key=job.key,
         branch=job.branch,
-        folder=below_pool(folder),
+        folder=get_folder_below_pool(folder),
         added=output.added,
         put=() if marker is None else (marker,),
-        replaced=tuple(replaced_folders(job, output.partitions)),
+        replaced=tuple(list_replaced_folders(job, output.partitions)),
         when=_write_condition(job, output),
         layout=job.layout,
         create=job.create,
         job=job_id,
         fence=fence,
         idempotency_key=job_id,
-        said=commit_properties(job, job_id, output),
+        said=make_commit_properties(job, job_id, output),
     )
 
 
-def replaced_folders(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
+def list_replaced_folders(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
     """The folders whose files the job replaces."""
     if job.mode is not SaveMode.OVERWRITE:
         return
@@ -195,7 +195,7 @@ def replaced_folders(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
         yield f"{job.folder}{partition}/" if partition else job.folder
 
 
-def commit_properties(job: FilesJob, job_id: str, output: JobOutput) -> CommitDescription:
+def make_commit_properties(job: FilesJob, job_id: str, output: JobOutput) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, counts, application."""
     partitions = [partition for partition in output.partitions if partition]
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in job.properties.items()}
@@ -230,7 +230,7 @@ def commit_properties(job: FilesJob, job_id: str, output: JobOutput) -> CommitDe
     )
 
 
-def warning_of_concurrent_jobs(key: Key, others: Sequence[JobInfo]) -> str:
+def write_concurrent_jobs_warning(key: Key, others: Sequence[JobInfo]) -> str:
     """A warning that names other jobs which write the same table on the same branch; empty if there are
     none."""
     if not others:
@@ -262,7 +262,9 @@ def _commit_message(job: FilesJob, files: int, partitions: int) -> str:
             return f"write {count} to {job.key}"
 
 
-def success_marker(job: FilesJob, job_id: str, output: JobOutput, began: datetime, now_us: int) -> bytes:
+def encode_success_marker(
+    job: FilesJob, job_id: str, output: JobOutput, began: datetime, now_us: int
+) -> bytes:
     """The content of the marker: a summary of the job, for programs that wait for one."""
     files = () if isinstance(output.added, ListOfFiles) else output.added
     return msgspec.json.encode(
@@ -274,7 +276,7 @@ def success_marker(job: FilesJob, job_id: str, output: JobOutput, began: datetim
             "mode": job.mode.value,
             "format": job.layout.format,
             "began": began.isoformat(),
-            "ended": utc(now_us).isoformat(),
+            "ended": to_utc_datetime(now_us).isoformat(),
             "rows": output.rows,
             "bytes": output.bytes,
             "files": [{"path": file.path, "size": file.size} for file in files],
@@ -300,7 +302,7 @@ def check_fits(job: FilesJob, about: FilesTableInfo) -> None:
         )
 
 
-def below_pool(folder: str) -> str:
+def get_folder_below_pool(folder: str) -> str:
     """The folder of an attempt, as it was answered, as a commit names it: below the pool."""
     parts = folder.removesuffix("/").split("/")
     if len(parts) < 2:
@@ -308,7 +310,7 @@ def below_pool(folder: str) -> str:
     return "/".join(parts[-2:]) + "/"
 
 
-def reader_options(options: dict[str, str]) -> dict[str, str]:
+def select_reader_options(options: dict[str, str]) -> dict[str, str]:
     """Of a write's options those that a reader needs."""
     return {name: value for name, value in options.items() if name.lower() in READER_OPTIONS}
 

@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, TableLayout
 from penstock.formats.files.lake.data_files import is_hidden
 from penstock.formats.files.lake.partition_columns import PartitionColumns
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.scan_files import ScanFile
 from penstock.lake.session_settings import OPTION
 from penstock.model.keys import Key
@@ -80,7 +80,7 @@ def scan_files(
     Each comes with the path by which its partition is known. ``InvalidRequest`` for one that Spark would
     leave out without a word.
     """
-    pool = pool_of(warehouse)
+    pool = find_pool(warehouse)
     scan_files = []
     for path, entry in files:
         name = entry.address.removeprefix(pool)
@@ -91,5 +91,5 @@ def scan_files(
                 table=str(key),
             )
         modified_ms = 0 if entry.modified is None else int(entry.modified.timestamp() * 1000)
-        scan_files.append(ScanFile(POOL + name, entry.size, modified_ms, partitions.of(path)))
+        scan_files.append(ScanFile(POOL + name, entry.size, modified_ms, partitions.parse_values(path)))
     return scan_files

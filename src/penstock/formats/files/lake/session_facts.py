@@ -16,10 +16,10 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.save_job import FilesJob
-from penstock.lake.session_settings import OPTION, check_settings, parse_tables
+from penstock.lake.session_settings import OPTION, check_settings, parse_mapped_tables
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
-from penstock.storage.hadoop import HadoopPath, hadoop_path
+from penstock.storage.hadoop import HadoopPath, parse_hadoop_path
 
 OPTIONS: Final = (
     *("table", "mode", "partition_overwrite", "branch", "message", "author"),
@@ -69,13 +69,13 @@ class WriteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether reads of the session ask the lake, too."""
 
 
-def job_of(facts: WriteFacts) -> FilesJob | None:
+def find_job(facts: WriteFacts) -> FilesJob | None:
     """The job that a write is; ``None`` if it is to no table of the lake.
 
     ``InvalidRequest`` if it is to one, and Spark cannot be trusted with it.
     """
     check_settings(facts.settings)
-    options = lake_options(facts.options, "write")
+    options = select_lake_options(facts.options, "write")
     table = _find_target(facts, options.get("table"))
     if table is None:
         check_table_named(options)
@@ -108,7 +108,7 @@ def job_of(facts: WriteFacts) -> FilesJob | None:
     )
 
 
-def lake_options(options: Mapping[str, str], verb: str, *more: str) -> dict[str, str]:
+def select_lake_options(options: Mapping[str, str], verb: str, *more: str) -> dict[str, str]:
     """Of the options of a read or write those for the lake, by their names without the prefix.
 
     ``InvalidRequest`` for one that there is not: with a letter wrong, a write would pass the lake by.
@@ -188,7 +188,7 @@ def _make_layout(facts: WriteFacts, folder: str) -> TableLayout:
         format=facts.format,
         partition_by=(*above, *facts.partition_by),
         schema=facts.schema,  # without the columns whose values are in the path
-        options=files_save_job.reader_options(facts.options),
+        options=files_save_job.select_reader_options(facts.options),
     )
 
 
@@ -213,14 +213,16 @@ def _find_target(facts: WriteFacts, named: str | None) -> tuple[Key, str] | None
     """The table that a write is to, and the folder of it."""
     if named is not None:
         return Key.parse(named), ""
-    return table_at(facts.path, parse_tables(facts.tables, facts.home), facts.home)
+    return find_table_at(facts.path, parse_mapped_tables(facts.tables, facts.home), facts.home)
 
 
-def table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tuple[Key, str] | None:
+def find_table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tuple[Key, str] | None:
     """The table that a path stands for, and the folder of it; the longest path that fits counts."""
-    place = hadoop_path(path, home)
+    place = parse_hadoop_path(path, home)
     candidates = [
-        (len(top.names), key, below) for top, key in tables.items() if (below := place.below(top)) is not None
+        (len(top.names), key, below)
+        for top, key in tables.items()
+        if (below := place.find_path_below(top)) is not None
     ]
     _, key, folder = max(candidates, default=(0, None, ""), key=lambda candidate: candidate[0])
     return None if key is None else (key, folder)

@@ -21,23 +21,23 @@ from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.partition_columns import (
     PartitionColumns,
     PartitionRules,
-    partition_columns,
-    unescape,
+    find_partition_columns,
+    unescape_partition_text,
 )
-from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.files.lake.paths import normalise_folder
 from penstock.formats.files.lake.scan import LISTING_OPTIONS, scan_files, scan_layout
-from penstock.formats.files.lake.session_facts import check_table_named, lake_options, table_at
+from penstock.formats.files.lake.session_facts import check_table_named, find_table_at, select_lake_options
 from penstock.formats.files.lake.sessions import SessionCaller
 from penstock.lake.answers import About, ResolvedCommit
 from penstock.lake.calls import GetAbout, Resolve
 from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.scan_files import STRICT, pack_scan_files
-from penstock.lake.session_settings import OPTION, check_settings, parse_tables
+from penstock.lake.session_settings import OPTION, check_settings, parse_mapped_tables
 from penstock.lake.transactions.calls import NoteReads
-from penstock.lake.transactions.read_set import transaction_read
+from penstock.lake.transactions.read_set import find_transaction_read
 from penstock.model.keys import Key
 from penstock.model.reads import Read
-from penstock.storage.hadoop import HadoopPath, hadoop_address, hadoop_path
+from penstock.storage.hadoop import HadoopPath, make_hadoop_address, parse_hadoop_path
 
 READ: Final = "read"
 """What the JVM calls it."""
@@ -116,9 +116,9 @@ def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
     """The files that a read is of; ``InvalidRequest`` if it is of a table and cannot be answered."""
     facts = session_read.facts
     check_settings(facts.settings)
-    options = lake_options(facts.options, "read", REF)
+    options = select_lake_options(facts.options, "read", REF)
     named = options.get("table")
-    tables = parse_tables(facts.tables, facts.home)
+    tables = parse_mapped_tables(facts.tables, facts.home)
     table_and_folders = (
         (Key.parse(named), ("",)) if named is not None else _find_table_and_folders(facts, tables)
     )
@@ -135,12 +135,12 @@ def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
             table=str(key),
         )
     ref = _read_revision(options)
-    return _Reader(by, facts, key, ref, tables).answer(folders)
+    return _SessionReader(by, facts, key, ref, tables).list_files_to_read(folders)
 
 
 def read_table(by: SessionCaller, key: Key, facts: ReadFacts) -> FilesToRead:
     """The files of a table that is known by its key, at the commit that ``facts`` pin for no revision."""
-    return _Reader(by, facts, key, "", {}).answer(("",))
+    return _SessionReader(by, facts, key, "", {}).list_files_to_read(("",))
 
 
 def _read_revision(options: Mapping[str, str]) -> str:
@@ -175,7 +175,7 @@ def _find_table_and_folders(
 
 def _find_mapped_table(path: str, tables: Mapping[HadoopPath, Key], home: str) -> tuple[Key, str] | None:
     try:
-        place = hadoop_path(path, home)
+        place = parse_hadoop_path(path, home)
     except InvalidRequest:
         return None  # Spark says what is wrong with it
     for top, key in tables.items():
@@ -198,13 +198,13 @@ def _find_mapped_table(path: str, tables: Mapping[HadoopPath, Key], home: str) -
                 "other files separately.",
                 table=str(key),
             )
-    return table_at(path, tables, home)
+    return find_table_at(path, tables, home)
 
 
 # -- its files ---------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _SessionReader:
     """Answers one read of a table."""
 
     def __init__(
@@ -223,7 +223,7 @@ class _Reader:
             is_case_sensitive=facts.is_case_sensitive,
         )
 
-    def answer(self, folders: tuple[str, ...]) -> FilesToRead:
+    def list_files_to_read(self, folders: tuple[str, ...]) -> FilesToRead:
         self._note_read(folders)
         try:
             about: FilesTableInfo = self._by.do(
@@ -231,7 +231,7 @@ class _Reader:
             )
         except KeyNotFound:
             if self._facts.partition_by is not None:
-                return self._without_table()
+                return self._read_missing_table()
             raise KeyNotFound(
                 f"there is no '{self._key}' in the lake, to which {_describe_read(self._facts)} is "
                 "mapped: write to "
@@ -245,21 +245,21 @@ class _Reader:
             base, entries = self._list_files(folder)
             files += [(entry.path.removeprefix(base), entry) for entry in entries if is_data(entry.path)]
             names = (part.partition("=")[0] for part in base.split("/") if "=" in part)
-            above |= {self._rules.fold_case(unescape(name)) for name in names}
+            above |= {self._rules.fold_case(unescape_partition_text(name)) for name in names}
         return self._make_answer(about, above, files)
 
     def _note_read(self, folders: tuple[str, ...]) -> None:
         """In a transaction, remember what is read; as ``Table.note_read`` does."""
-        transaction = transaction_read(self._pin.commit, self._pin.via)
+        transaction = find_transaction_read(self._pin.commit, self._pin.via)
         if transaction is None:
             return
         reads = tuple(Read(key=self._key, part=folder or None) for folder in folders)
         with suppress(TransactionNotFound, TransactionOver):
             self._by.do(NoteReads(id=transaction, reads=reads))
 
-    def _without_table(self) -> FilesToRead:
+    def _read_missing_table(self) -> FilesToRead:
         """A table of Spark's catalogue that is not in the lake yet: it is empty, unless files lie there."""
-        fields = _schema_fields(self._facts.schema) or []
+        fields = _list_schema_fields(self._facts.schema) or []
         names = {self._rules.fold_case(name) for name in self._facts.partition_by or ()}
         by = [field for field in fields if self._rules.fold_case(field["name"]) in names]
         inside = [field for field in fields if field not in by]
@@ -276,7 +276,7 @@ class _Reader:
             files=self._pack_files([], PartitionColumns((), {})),
             schema=_make_struct_json(inside),
             partition_schema=_make_struct_json(by),
-            how=self._scan_settings(self._facts.format, self._reader_options()),
+            how=self._scan_settings(self._facts.format, self._select_reader_options()),
         )
 
     def _make_answer(
@@ -285,12 +285,12 @@ class _Reader:
         """``above`` are the partition columns whose values the paths that are read have in themselves."""
         facts = self._facts
         self._check_format(about)
-        layout = scan_layout(about, facts.format, self._reader_options())
-        fields = _schema_fields(facts.schema)
-        if fields is None and (fields := _schema_fields(layout.schema)) is not None:
+        layout = scan_layout(about, facts.format, self._select_reader_options())
+        fields = _list_schema_fields(facts.schema)
+        if fields is None and (fields := _list_schema_fields(layout.schema)) is not None:
             fields = [field for field in fields if self._rules.fold_case(field["name"]) not in above]
         types = {field["name"]: field["type"] for field in fields or () if isinstance(field["type"], str)}
-        partitions = partition_columns((path for path, _ in files), types, self._rules)
+        partitions = find_partition_columns((path for path, _ in files), types, self._rules)
         constants = [_make_field_json(name, kind) for name, kind in partitions.fields]
         if facts.partition_by is not None:
             constants = self._as_in_catalogue(about, fields or [], constants, has_files=bool(files))
@@ -347,7 +347,7 @@ class _Reader:
                 "partition columns: the rows stay in the lake.",
                 table=str(self._key),
             )
-        layout_fields = _schema_fields(about.layout.schema)
+        layout_fields = _list_schema_fields(about.layout.schema)
         if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
             names = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
             absent = [field["name"] for field in fields if folded(field["name"]) not in names]
@@ -380,25 +380,25 @@ class _Reader:
             raise InvalidRequest(
                 f"'{self._key}' has neither a file nor a folder '{path}'", table=str(self._key)
             )
-        return self._find_base_path(as_folder(path.rpartition("/")[0])), entries
+        return self._find_base_path(normalise_folder(path.rpartition("/")[0])), entries
 
     def _find_base_path(self, folder: str) -> str:
         """The folder below which folders stand for values: that which is read, or the option ``basePath``."""
         base_path = next((v for name, v in self._facts.options.items() if name.lower() == "basepath"), None)
         if base_path is None:
             return folder
-        place = hadoop_path(base_path, self._facts.home)
+        place = parse_hadoop_path(base_path, self._facts.home)
         for top, key in self._tables.items():
-            if key == self._key and top.below(place) is not None:
+            if key == self._key and top.find_path_below(place) is not None:
                 return ""
-        table = table_at(base_path, self._tables, self._facts.home)
+        table = find_table_at(base_path, self._tables, self._facts.home)
         if table is None or table[0] != self._key or not folder.startswith(table[1]):
             raise InvalidRequest(
                 f"basePath must be a folder that contains {_describe_read(self._facts)}, got {base_path}"
             )
         return table[1]
 
-    def _reader_options(self) -> dict[str, str]:
+    def _select_reader_options(self) -> dict[str, str]:
         """The options without those for the lake, and without those that say again where it is."""
         passed = {"path", "paths", "basepath"}
         options = {
@@ -419,7 +419,7 @@ class _Reader:
         return options
 
     def _pack_files(self, files: list[tuple[str, FileEntry]], partitions: PartitionColumns) -> str:
-        root = hadoop_address(self._lake.warehouse.rstrip("/"))
+        root = make_hadoop_address(self._lake.warehouse.rstrip("/"))
         scanned = scan_files(self._key, self._lake.warehouse, files, partitions)
         return base64.b64encode(pack_scan_files(root, scanned)).decode()
 
@@ -429,7 +429,7 @@ class _Reader:
         return {"format": chosen, "options": {**STRICT, **options}, "zone": zone, "origin": origin}
 
 
-def _schema_fields(schema: str) -> list[dict[str, Any]] | None:
+def _list_schema_fields(schema: str) -> list[dict[str, Any]] | None:
     return msgspec.json.decode(schema)["fields"] if schema else None
 
 

@@ -16,20 +16,20 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, JobNotFound, KeyNotFound, PenstockError
-from penstock.formats.files.files import fence_for
+from penstock.formats.files.files import make_repeatable_fence
 from penstock.formats.files.lake import job_markers as files_beside
 from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.answers import FilesTableInfo, FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
 from penstock.formats.files.lake.pending_changes import SENT_MAX
 from penstock.formats.files.lake.save_job import FilesJob, JobOutput, TaskFile
-from penstock.formats.files.lake.session_facts import WriteFacts, job_of
+from penstock.formats.files.lake.session_facts import WriteFacts, find_job
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
 from penstock.lake.session_settings import OPTION
-from penstock.lake.write_jobs import SaveMode, check_new_key, job_id
+from penstock.lake.write_jobs import SaveMode, check_new_key, make_job_id
 from penstock.model.jobs import JobState, check_job_id
-from penstock.storage.hadoop import hadoop_address
+from penstock.storage.hadoop import make_hadoop_address
 
 if TYPE_CHECKING:
     from penstock.storage.places import Places
@@ -109,14 +109,14 @@ class SessionCaller(msgspec.Struct, frozen=True):
     who: str = ""
     """Who acts. A server knows that by itself."""
 
-    def write(self, call: Call[Any]) -> Any:
+    def do_write_call(self, call: Call[Any]) -> Any:
         """Carry out a call that says who acts."""
         return self.do(msgspec.structs.replace(call, who=self.who) if self.who else call)
 
 
-def check(by: SessionCaller, session_write: SessionWrite) -> CheckedSession:
+def check_session_write(by: SessionCaller, session_write: SessionWrite) -> CheckedSession:
     """Whether a write is to a table of the lake; ``InvalidRequest`` if it is, and cannot be done."""
-    job = job_of(session_write.facts)
+    job = find_job(session_write.facts)
     if job is not None and job.success_file and by.places is None:
         raise InvalidRequest(
             "penstock.success_file needs a driver in Python, because a server cannot write files for it; "
@@ -125,53 +125,59 @@ def check(by: SessionCaller, session_write: SessionWrite) -> CheckedSession:
     return CheckedSession(is_ours=job is not None)
 
 
-def begin(by: SessionCaller, session_write: SessionWrite) -> BegunSession:
+def begin_session_job(by: SessionCaller, session_write: SessionWrite) -> BegunSession:
     """Let the job begin. Sent again, it is answered the same."""
     job = _require_job(session_write.facts)
-    job_id = _job_id(by, job, session_write.facts)
+    job_id = _choose_job_id(by, job, session_write.facts)
     try:
         _check_table(by, job)
     except PenstockError:
         if not _has_landed(by, job_id):  # what became of the table since is nothing to it
             raise
-    begun: JobBegun = by.write(files_save_job.begin(job, job_id, _new_fence(by, job, session_write.facts)))
+    begun: JobBegun = by.do_write_call(
+        files_save_job.make_begin_call(job, job_id, _make_fence(by, job, session_write.facts))
+    )
     return BegunSession(
         job=job_id,
-        folder=hadoop_address(begun.folder),
+        folder=make_hadoop_address(begun.folder),
         subdirectory=job.folder.removesuffix("/"),
         place=begun.folder,
         began=begun.job.began,
-        others=files_save_job.warning_of_concurrent_jobs(job.key, begun.others),
+        others=files_save_job.write_concurrent_jobs_warning(job.key, begun.others),
         sent_max=SENT_MAX if by.places is None else None,
         has_landed=begun.job.state is JobState.COMMITTED,
     )
 
 
-def commit(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
+def commit_session_job(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     """Commit what the job has written, once, however often this is asked for."""
     job, begun = _require_job(session_write.facts), _require_begun(session_write)
     if begun.has_landed:
         return EndedSession(remove=True)  # of this attempt, whose folder is not that of the one that landed
     output, marker = _make_output(session_write), None
-    folder = files_save_job.below_pool(begun.place)
-    pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
+    folder = files_save_job.get_folder_below_pool(begun.place)
+    pool = None if by.places is None else by.places.open_place(begun.place.removesuffix(folder))
     if job.success_file and pool is not None:
         marker = files_beside.put_marker(pool, folder, job, begun.job, output, begun.began)
-    call = files_save_job.commit(job, begun.job, _attempt_fence(begun), begun.place, output, marker)
-    written: FilesWritten = by.write(call if pool is None else files_beside.with_file_list(pool, call))
+    call = files_save_job.make_commit_call(
+        job, begun.job, _get_attempt_fence(begun), begun.place, output, marker
+    )
+    written: FilesWritten = by.do_write_call(
+        call if pool is None else files_beside.with_file_list(pool, call)
+    )
     # What was ignored, and what has no rows, is named by no commit.
     is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
     return EndedSession(remove=is_ignored or not output.files)
 
 
-def abort(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
+def abort_session_job(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     """Let the job never land. One that may have landed keeps its files."""
     begun = _require_begun(session_write)
     if begun.has_landed:
         return EndedSession()
     try:
-        job: JobInfo = by.write(
-            AbortJob(id=begun.job, fence=_attempt_fence(begun), why="the Spark job failed")
+        job: JobInfo = by.do_write_call(
+            AbortJob(id=begun.job, fence=_get_attempt_fence(begun), why="the Spark job failed")
         )
     except JobNotFound:
         return EndedSession()
@@ -181,36 +187,36 @@ def abort(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
 STEPS: Final[
     Mapping[str, Callable[[SessionCaller, SessionWrite], CheckedSession | BegunSession | EndedSession]]
 ] = {
-    "check": check,
-    "begin": begin,
-    "commit": commit,
-    "abort": abort,
+    "check": check_session_write,
+    "begin": begin_session_job,
+    "commit": commit_session_job,
+    "abort": abort_session_job,
 }
 
 
 def _require_job(facts: WriteFacts) -> FilesJob:
-    job = job_of(facts)
+    job = find_job(facts)
     if job is None:
         raise InvalidRequest(f"{facts.path} is not a table of the lake")
     return job
 
 
-def _job_id(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
+def _choose_job_id(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
     """The id of the job: what the user's name for it stands for, on the branch that it writes, or Spark's."""
     name = facts.options.get(f"{OPTION}job_id")
     branch = job.branch
     if name is not None and branch is None:
         branch = by.do(GetAbout()).default_branch
-    return job_id(facts.job if name is None else name, job.key, branch or "")
+    return make_job_id(facts.job if name is None else name, job.key, branch or "")
 
 
-def _new_fence(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
+def _make_fence(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
     """The fence of the attempt: the same, however often it begins."""
     attempt = UUID(hex=check_job_id(facts.attempt, "id of an attempt"))
-    return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
+    return make_repeatable_fence(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
 
 
-def _attempt_fence(begun: BegunSession) -> str:
+def _get_attempt_fence(begun: BegunSession) -> str:
     """The fence of the attempt, by which its folder is named."""
     return begun.place.rstrip("/").rpartition("/")[2]
 
@@ -239,7 +245,9 @@ def _has_landed(by: SessionCaller, job_id: str) -> bool:
 def _make_output(session_write: SessionWrite) -> JobOutput:
     listed_files = session_write.listed
     if listed_files is None:
-        return files_save_job.output((file.job_file for file in session_write.files), session_write.rows)
+        return files_save_job.make_job_output(
+            (file.job_file for file in session_write.files), session_write.rows
+        )
     try:
         added = ListOfFiles(
             name=listed_files.name, size=listed_files.size, sha256=bytes.fromhex(listed_files.sha256)

@@ -23,8 +23,8 @@ from penstock.lake.sql_catalog.requests import (
     WritePlan,
 )
 from penstock.lake.write_jobs import SaveMode
-from penstock.model.transactions import names_transaction
-from penstock.storage.hadoop import hadoop_address
+from penstock.model.transactions import is_transaction_branch_name
+from penstock.storage.hadoop import make_hadoop_address
 from penstock.storage.places import SCRATCH
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class FilesSql(SqlFormat):
 
     def describe(self, table: Table, version: int | None) -> TableDescription:
         _check_no_version(table, version)
-        about = _describe(table)
+        about = _get_table_info(table)
         return TableDescription(
             provider=about.layout.format,
             schema=about.layout.schema,
@@ -51,7 +51,7 @@ class FilesSql(SqlFormat):
         assert request.table is not None
         assert request.table.pin is not None
         _check_no_version(table, request.table.version)
-        about = _describe(table)
+        about = _get_table_info(table)
         if not about.layout.format:
             raise InvalidRequest(
                 f"the format of the files of '{table.key}' is not known: read it by PySpark, as in "
@@ -72,7 +72,7 @@ class FilesSql(SqlFormat):
         )
         columns = None
         if about.layout.schema:
-            names = [*_column_names(about.layout.schema), *_column_names(files.partition_schema)]
+            names = [*_list_column_names(about.layout.schema), *_list_column_names(files.partition_schema)]
             columns = tuple(ScanColumn(name=name, source=name) for name in dict.fromkeys(names))
         return TableScan(pieces=(piece,), columns=columns)
 
@@ -115,7 +115,7 @@ class FilesSql(SqlFormat):
                 "INSERT OVERWRITE replaces all rows, or whole partitions",
                 table=str(key),
             )
-        is_in_transaction = order.branch is not None and names_transaction(order.branch)
+        is_in_transaction = order.branch is not None and is_transaction_branch_name(order.branch)
         if order.own_reads and order.mode is SaveMode.OVERWRITE and not is_in_transaction:
             raise InvalidRequest(
                 f"'{key}' is a {self.described}, which a Spark driver without Python overwrites by its own "
@@ -130,7 +130,7 @@ class FilesSql(SqlFormat):
             )
         partition_by = order.partition_by
         if not order.is_new:
-            partition_by = _describe(lake.table(key, order.branch)).layout.partition_by or ()
+            partition_by = _get_table_info(lake.table(key, order.branch)).layout.partition_by or ()
         # The lake decides by what is there when the job commits; Spark is only to write files.
         mode = "overwrite" if order.mode is SaveMode.OVERWRITE else "append"
         options = {
@@ -143,14 +143,14 @@ class FilesSql(SqlFormat):
         }
         return WritePlan(
             format=order.source,
-            path=hadoop_address(lake.warehouse.rstrip("/")) + f"/{SCRATCH}/unused",
+            path=make_hadoop_address(lake.warehouse.rstrip("/")) + f"/{SCRATCH}/unused",
             mode=mode,
             partition_by=partition_by,
             options={OPTION + name: value for name, value in options.items()},
         )
 
 
-def _describe(table: Table) -> FilesTableInfo:
+def _get_table_info(table: Table) -> FilesTableInfo:
     return table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
 
 
@@ -163,5 +163,5 @@ def _check_no_version(table: Table, version: int | None) -> None:
         )
 
 
-def _column_names(schema: str) -> list[str]:
+def _list_column_names(schema: str) -> list[str]:
     return [str(field["name"]) for field in msgspec.json.decode(schema)["fields"]]

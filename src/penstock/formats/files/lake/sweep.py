@@ -24,13 +24,13 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.files import metrics
-from penstock.formats.files.files import slice_of
+from penstock.formats.files.files import find_slice
 from penstock.formats.files.lake.ended_jobs import ABORTED_US, EndedJobs, EndedJobsResult, FolderClaims
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.formats.files.lake.referenced_files import FOLDER_CHARS, ReferencedFiles
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptFiles
 from penstock.lake.fork_notes import ForkNotes
@@ -38,7 +38,7 @@ from penstock.lake.read_lists import sweep_reads
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.jobs import ID
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.name_hashes import name_hash
+from penstock.storage.name_hashes import hash_name
 from penstock.storage.places import Place, Places
 from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
@@ -60,35 +60,35 @@ class FilesSweep:
         lake_id: str,
         warehouse: str,
         call: SweepFiles,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> None:
         self._kernel, self._lake_id, self._call, self._progress = kernel, lake_id, call, progress
-        self._places, self._pool, self._warehouse = places, pool_of(warehouse), warehouse.rstrip("/")
+        self._places, self._pool, self._warehouse = places, find_pool(warehouse), warehouse.rstrip("/")
         self._now_us = kernel.clock()
-        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
+        self._data_us = self._now_us - kernel.graces.find_sweep_grace().data_us
         self._engine = SweepEngine(
             remove_data=call.remove_data,
             dry_run=call.dry_run,
-            pinned_us=ForkNotes(kernel.store, places).pinned_us,
+            pinned_us=ForkNotes(kernel.store, places).find_pinned_time_us,
             progress=progress,
         )
         self._tally = _PoolTally()
 
-    def run(self) -> SweptFiles:
+    def sweep_pool(self) -> SweptFiles:
         """Sweep the pool, and say what came of it; also why nothing more was removed, if so."""
         self._kernel.graces.require_agreed()
         ended = EndedJobsResult()
         try:
-            ended = EndedJobs(self._kernel, self._lake_id, dry_run=self._call.dry_run).look()
-            place = self._places.at(self._pool)
+            ended = EndedJobs(self._kernel, self._lake_id, dry_run=self._call.dry_run).settle_ended_jobs()
+            place = self._places.open_place(self._pool)
             days = [name for name in place.folders() if self._is_old(name)]
-            self._sweep(place, days, ended.claims)
+            self._sweep_folders(place, days, ended.claims)
             if not self._call.dry_run:
                 place.tidy(self._now_us - DAY_US)
                 sweep_reads(self._places, self._warehouse, self._now_us - DAY_US)
         except PenstockError as error:
             self._tally.problems.append(error.message)
-        return self._tally.answer(ended, self._call)
+        return self._tally.make_swept_files(ended, self._call)
 
     def _is_old(self, name: str) -> bool:
         """Whether a folder of the pool is that of a day on which files may be old enough to be judged."""
@@ -96,9 +96,9 @@ class FilesSweep:
             day = datetime.strptime(name[:8], "%Y%m%d").replace(tzinfo=UTC)
         except ValueError:
             return False
-        return name == slice_of(self._lake_id, name[:8]) and day.timestamp() * 1e6 < self._data_us
+        return name == find_slice(self._lake_id, name[:8]) and day.timestamp() * 1e6 < self._data_us
 
-    def _sweep(self, place: Place, days: Sequence[str], claims: FolderClaims) -> None:
+    def _sweep_folders(self, place: Place, days: Sequence[str], claims: FolderClaims) -> None:
         """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
         early = {folder for folder in claims.aborted if folder.partition("/")[0] not in days}
         law = _SweepRules(
@@ -116,17 +116,19 @@ class FilesSweep:
             )
             chosen = sorted([*days, *early])
             folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
-            self._engine.sweep(folders, self._tally)
+            self._engine.sweep_folder(folders, self._tally)
             after = named.before
-        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(SweepDecision.DATA) else ():
+        for day in (
+            sorted(self._tally.emptied & {*days}) if self._engine.removes_fate(SweepDecision.DATA) else ()
+        ):
             # No attempt of that day can be writing any more.
-            self._places.at(f"{self._pool}{day}").prune()
+            self._places.open_place(f"{self._pool}{day}").prune()
 
 
 def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:
     """Whether anybody has written a file for a table of the lake, though none may have been committed."""
-    names = places.at(pool_of(warehouse)).folders()
-    return any(name == slice_of(lake_id, name[:8]) for name in names)
+    names = places.open_place(find_pool(warehouse)).folders()
+    return any(name == find_slice(lake_id, name[:8]) for name in names)
 
 
 class _SweepRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,17 +160,17 @@ class _Folders:
         self._meter, self._place, self._named = kernel.meter, place, named
         self._law, self._chosen, self._tally = law, chosen, tally
 
-    def begin(self) -> None:
-        self._named.look()
+    def gather_references(self) -> None:
+        self._named.read_new_commits()
 
-    def look_again(self) -> None:
-        self._named.look()
+    def gather_new_references(self) -> None:
+        self._named.read_new_commits()
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         for chosen in self._chosen:
             folders: set[str] = set()
-            for folder, entries in groupby(listing(self._place, chosen), _folder_of):
-                if folder and self._named.covers(folder):
+            for folder, entries in groupby(listing(self._place, chosen), _get_attempt_folder):
+                if folder and self._named.covers_folder(folder):
                     folders.add(folder)
                     yield from self._judge_files(folder, entries)
             for folder in self._named.folders:
@@ -177,18 +179,18 @@ class _Folders:
             if not folders:
                 self._tally.emptied.add(chosen)
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         key = candidate.entry.key
         is_named = _is_named(key, self._named.name_hashes_in(key[:FOLDER_CHARS]))
         return SweepDecision.KEPT if is_named else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
         self._meter.count(metrics.SWEPT_FILES, len(files))
         self._meter.count(metrics.SWEPT_BYTES, sum(file.entry.size for file in files))
         self._tally.emptied.update(file.entry.key.partition("/")[0] for file in files)
 
-    def finish(self, tally: SweepTally) -> None:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
     def _judge_files(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[JudgedFile]:
@@ -196,7 +198,7 @@ class _Folders:
         named = self._named.name_hashes_in(folder)
         kept_files, candidates = 0, list[JudgedFile]()
         for entry in entries:
-            if name_hash(entry.key[FOLDER_CHARS + 1 :]) in named:
+            if hash_name(entry.key[FOLDER_CHARS + 1 :]) in named:
                 kept_files += 1
                 yield JudgedFile(entry, SweepDecision.KEPT)
             elif _is_named(entry.key, named):
@@ -219,7 +221,7 @@ class _Folders:
         self._tally.problems.append(MISSING.format(url=f"{self._place.url}/{folder}", count=count))
 
 
-def _folder_of(entry: BucketEntry) -> str:
+def _get_attempt_folder(entry: BucketEntry) -> str:
     """The folder of the attempt that a file below a day's folder is of; none for what is somebody else's."""
     _, fence, name = (*entry.key.split("/", 2), "", "")[:3]
     return entry.key[:FOLDER_CHARS] if name and ID.fullmatch(fence) else ""
@@ -229,8 +231,8 @@ def _is_named(key: str, named: set[bytes] | frozenset[bytes]) -> bool:
     """Whether a file is named, or is the checksum of one that is."""
     name = key[FOLDER_CHARS + 1 :]
     beside = _SUM.fullmatch(name)
-    return name_hash(name) in named or (
-        beside is not None and name_hash(beside["folder"] + beside["name"]) in named
+    return hash_name(name) in named or (
+        beside is not None and hash_name(beside["folder"] + beside["name"]) in named
     )
 
 
@@ -244,7 +246,7 @@ class _PoolTally(SweepTally):
         self.emptied: set[str] = set()
         """Folders of days of which something went, or in which nothing is."""
 
-    def answer(self, ended: EndedJobsResult, call: SweepFiles) -> SweptFiles:
+    def make_swept_files(self, ended: EndedJobsResult, call: SweepFiles) -> SweptFiles:
         more = len(self.problems) - TOLD_MAX
         shown_problems = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
         return SweptFiles(

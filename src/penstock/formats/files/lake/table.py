@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from penstock.errors import FileNotFound, InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, FilesTotal, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
-from penstock.formats.files.lake.export import export, export_one
+from penstock.formats.files.lake.export import export_file, export_files
 from penstock.formats.files.lake.file_bytes import TableBytes
-from penstock.formats.files.lake.paths import as_folder
-from penstock.formats.files.lake.pending_changes import Data, PendingFileChanges, commit
-from penstock.kernel.reachable import Progress, silent
+from penstock.formats.files.lake.paths import normalise_folder
+from penstock.formats.files.lake.pending_changes import Data, PendingFileChanges, commit_pending_changes
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.call import PAGE_MAX, describe_commit
 from penstock.lake.calls import Resolve
 from penstock.lake.transactions.read_set import note_reads
@@ -65,20 +65,20 @@ class Files:
 
     def stat(self, path: str) -> FileEntry:
         """A file; ``FileNotFound`` if there is none."""
-        entry = self._find(path)
+        entry = self._find_entry(path)
         if entry is None:
             raise self._file_not_found(path)
         return entry
 
     def exists(self, path: str) -> bool:
         """Whether there is a file, in a table that must be there."""
-        return self._find(path) is not None
+        return self._find_entry(path) is not None
 
     def total(self, folder: str = "") -> FilesTotal:
         """Count the files in a folder and below it, and their total size."""
-        self._table.note_read(as_folder(folder))
+        self._table.note_read(normalise_folder(folder))
         return self._lake.do(
-            SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=as_folder(folder))
+            SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=normalise_folder(folder))
         )
 
     def about(self) -> FilesTableInfo:
@@ -96,7 +96,7 @@ class Files:
             f"'{self._key}' has no file at '{path}' ({self._table.ref})", table=str(self._key), path=path
         )
 
-    def _find(self, path: str) -> FileEntry | None:
+    def _find_entry(self, path: str) -> FileEntry | None:
         self._table.note_read(path)
         call = GetFiles(key=self._key, at=self._table.ref, via=self._table.via, file=(path,))
         entries = self._lake.do(call)
@@ -105,7 +105,7 @@ class Files:
     def _list_entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
             raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
-        self._table.note_read(as_folder(folder))
+        self._table.note_read(normalise_folder(folder))
         at, via, after = self._table.ref, self._table.via, ""
         most = self._lake.page_max or PAGE_MAX
         if via is None and (limit is None or limit > most):  # several pages, of one commit
@@ -118,7 +118,7 @@ class Files:
                     key=self._key,
                     at=at,
                     via=via,
-                    prefix=as_folder(folder),
+                    prefix=normalise_folder(folder),
                     folders=folders,
                     after=after,
                     limit=page_limit,
@@ -137,15 +137,15 @@ class Files:
             raise InvalidRequest(f"invalid range of '{path}': start {start}, length {length}")
         entry = self.stat(path)
         size = max(0, entry.size - start if length is None else min(length, entry.size - start))
-        return self._bytes.read(entry, start, size)
+        return self._bytes.read_bytes(entry, start, size)
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object for reading, which can seek. It reads from storage what is asked for, and
         stays the same file whatever becomes of the table."""
-        return self._bytes.open(self.stat(path))
+        return self._bytes.open_file(self.stat(path))
 
     def export(
-        self, directory: str | os.PathLike[str], folder: str = "", progress: Progress = silent
+        self, directory: str | os.PathLike[str], folder: str = "", progress: Progress = show_no_progress
     ) -> FilesTotal:
         """Write the files of a folder, or all, into a directory, each at its path, all of one commit.
 
@@ -159,12 +159,12 @@ class Files:
             if first is None:
                 raise self._file_not_found(folder)
             entries = chain([first], entries)
-        return export(self._bytes, entries, Path(directory), progress)
+        return export_files(self._bytes, entries, Path(directory), progress)
 
     def export_file(self, path: str, target: str | os.PathLike[str]) -> FileEntry:
         """Write a file to a path of this machine, by the rules of ``export``; its directory must be there."""
         entry = self.stat(path)
-        export_one(self._bytes, entry, Path(target))
+        export_file(self._bytes, entry, Path(target))
         return entry
 
     @property
@@ -201,7 +201,7 @@ class Files:
         )
         text = message if message is not None else f"put {path} into {self._key}"
         self._note_conditions(changes)
-        return commit(self._table, changes, describe_commit(text, author), idempotency_key)
+        return commit_pending_changes(self._table, changes, describe_commit(text, author), idempotency_key)
 
     def write(
         self,
@@ -228,14 +228,14 @@ class Files:
         changes = PendingFileChanges(
             puts=puts or {},
             removed=tuple(dict.fromkeys(remove)),
-            replaced=tuple(map(as_folder, replace)),
+            replaced=tuple(map(normalise_folder, replace)),
             copied=tuple(copy),
             absent=tuple(absent),
             matching=tuple(matching),
         )
         text = message if message is not None else f"{changes.summary} in {self._key}"
         self._note_conditions(changes)
-        return commit(self._table, changes, describe_commit(text, author), idempotency_key)
+        return commit_pending_changes(self._table, changes, describe_commit(text, author), idempotency_key)
 
     def _note_conditions(self, changes: PendingFileChanges) -> None:
         """In a transaction, what a change rests on has to hold still where that lands, as if it was read."""
@@ -270,7 +270,7 @@ class Files:
         """Remove all files that are in a folder when the commit has its turn; it may have none."""
         if not folder.strip("/"):  # nothing must not come to mean everything
             raise InvalidRequest('no folder is given; for the whole table, use write(replace=[""])')
-        folder = as_folder(folder)
+        folder = normalise_folder(folder)
         return self.write(
             replace=(folder,),
             message=message if message is not None else f"delete {folder} of {self._key}",

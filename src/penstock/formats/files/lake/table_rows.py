@@ -24,7 +24,7 @@ class FilesTableRows(TableRows):
     """The rows of a table of files, all of one commit."""
 
     def __init__(self, key: Key, files: FileRows) -> None:
-        super().__init__(key, files.begin)
+        super().__init__(key, files.begin_reading)
         self._files = files
 
     @property
@@ -33,19 +33,19 @@ class FilesTableRows(TableRows):
 
     def read(self, columns: Sequence[str] | None, where: str | None, hint: Any) -> Any:
         if where is not None:
-            return select_rows(self.key, self._files.begin(), columns, where)
+            return select_rows(self.key, self._files.begin_reading(), columns, where)
         named = None if columns is None else check_columns(self.key, self.schema, columns)
-        return self._files.begin(named, hint)
+        return self._files.begin_reading(named, hint)
 
     def count(self, where: str | None = None) -> int:
-        return self._files.count() if where is None else super().count(where)
+        return self._files.count_rows() if where is None else super().count(where)
 
-    def parts(self) -> Iterator[StoredRowPart]:
+    def list_parts(self) -> Iterator[StoredRowPart]:
         # The path as well: it tells the values of partition columns.
         return (StoredRowPart((entry.path, entry.address), entry.path) for entry in self._files.entries)
 
     def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
-        return self._files.begin(columns, paths=[part.source for part in parts])
+        return self._files.begin_reading(columns, paths=[part.source for part in parts])
 
 
 def open_rows(table: Table) -> FilesTableRows:

@@ -11,7 +11,7 @@ from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.calls import GetCommit
-from penstock.lake.row_input import arrow_rows
+from penstock.lake.row_input import to_arrow_stream
 from penstock.lake.table_writer import RowWrite, find_content, no_rows_written_error, other_format_error
 from penstock.lake.write_jobs import SaveMode
 
@@ -66,7 +66,7 @@ class FilesView:
         """As ``write`` does. If there is nothing to write, the head of the branch has all of the rows."""
         table = self._table
         table.require_branch()
-        rows = arrow_rows(data)
+        rows = to_arrow_stream(data)
         table.lake.begin_write()
         if (content := find_content(table)) is None:
             raise table.lake.key_not_found(table.key, table.ref)
@@ -90,7 +90,7 @@ class FilesView:
         return optimize_files(self._table, order.target_file_bytes, description, order.progress)
 
     def write(self, rows: RowWrite) -> FilesWritten | None:
-        from penstock.formats.files.lake.rows import write
+        from penstock.formats.files.lake.rows import write_rows
 
         table = self._table
         if rows.there is not None and not is_managed(rows.there):
@@ -98,15 +98,15 @@ class FilesView:
         wanted_format = self._choose_format(rows)
         if rows.there is not None and rows.mode in (SaveMode.ERROR, SaveMode.IGNORE):
             table.note_read(is_listing=True)  # it may come to nothing for that
-        return write(table, rows, wanted_format)
+        return write_rows(table, rows, wanted_format)
 
     def _choose_format(self, rows: RowWrite) -> str:
         """The format of the files; ``InvalidRequest`` if nobody has said it, or Arrow does not write it."""
         if rows.there is None and rows.format is not None:
             return rows.format
-        from penstock.formats.files.lake.rows import format_of
+        from penstock.formats.files.lake.rows import choose_file_format
 
-        known_format = format_of(self._table)
+        known_format = choose_file_format(self._table)
         chosen = rows.format or known_format
         if chosen in FORMAT.row_formats:  # others are written by Spark, or file by file
             return chosen

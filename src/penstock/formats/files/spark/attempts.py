@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import HistoryExpired, OutcomeUnknown, PenstockError
-from penstock.formats.files.files import new_fence
+from penstock.formats.files.files import make_fence
 from penstock.formats.files.lake import job_markers as files_beside
 from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun
 from penstock.formats.files.lake.calls import AbortJob, WriteFiles
-from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.pool import find_pool
 from penstock.lake.job_files import is_refusal, remove_files
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.jobs import TEXT_MAX_CHARS, JobState
@@ -40,14 +40,16 @@ class JobAttempt:
     def __init__(self, lake: Lake, order: FilesJob, job: str) -> None:
         """Let it begin. ``InvalidRequest`` if the job is one that writes another table."""
         self.lake, self.order, self.job = lake, order, job
-        self.fence = new_fence(order.branch or lake.default_branch, order.key)
+        self.fence = make_fence(order.branch or lake.default_branch, order.key)
         self._is_sent = False
-        call = msgspec.structs.replace(files_save_job.begin(order, job, self.fence.hex), who=lake.author)
+        call = msgspec.structs.replace(
+            files_save_job.make_begin_call(order, job, self.fence.hex), who=lake.author
+        )
         self._begun: JobBegun = lake.do(call)
 
     @property
     def pool(self) -> Place:
-        return self.lake.places.at(pool_of(self.lake.warehouse))
+        return self.lake.places.open_place(find_pool(self.lake.warehouse))
 
     @property
     def branch(self) -> str:
@@ -57,7 +59,7 @@ class JobAttempt:
     @property
     def folder(self) -> str:
         """Its own, below the pool, with a slash at its end."""
-        return files_save_job.below_pool(self._begun.folder)
+        return files_save_job.get_folder_below_pool(self._begun.folder)
 
     @property
     def began(self) -> datetime:
@@ -66,7 +68,7 @@ class JobAttempt:
     @property
     def others(self) -> str:
         """What is to be said of jobs that write the same table right now; nothing without any."""
-        return files_save_job.warning_of_concurrent_jobs(self.order.key, self._begun.others)
+        return files_save_job.write_concurrent_jobs_warning(self.order.key, self._begun.others)
 
     @property
     def is_over(self) -> bool:

@@ -33,13 +33,13 @@ class FilesSpark(SparkFormat):
     others_options = "applies to Delta and Lance tables only, not to format='{}'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        return writer.write(df, request)
+        return writer.write_files(df, request)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
-        return reader.rows(spark, table, request)
+        return reader.read_rows(spark, table, request)
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
-        return reader.scan(spark, table)
+        return reader.scan_table(spark, table)
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
         about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.save_job import JobFile, JobOutput, TaskFile, output
+from penstock.formats.files.lake.save_job import JobFile, JobOutput, TaskFile, make_job_output
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
@@ -53,7 +53,7 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     """For Spark's writer."""
 
 
-def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> JobOutput:
+def write_output(df: DataFrame, target: OutputTarget, attempt: UUID) -> JobOutput:
     """Write all rows, and return the files that hold them, each row once. Without rows there are no files.
 
     ``attempt`` is new for every run. ``InvalidRequest`` for a format that this Spark has not, or that does
@@ -76,7 +76,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> JobOutput:
         else:
             own_committer.warn_of_renames(spark)
             files = _write_and_list(writer, target)
-    finished_output = output(files, _observed_row_count(counted))
+    finished_output = make_job_output(files, _observed_row_count(counted))
     if not finished_output.files:
         remove_files(target.pool, [target.folder + file.path for file in files])
     return finished_output
@@ -86,7 +86,7 @@ def _write_with_own_committer(
     spark: Any, writer: DataFrameWriter, target: OutputTarget, attempt: UUID
 ) -> list[JobFile]:
     writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
-    writer.save(_target_url(target))
+    writer.save(_make_target_url(target))
     files = take_files(spark, attempt, TaskFile)
     if files is None:
         raise _no_files_error(target)
@@ -94,10 +94,10 @@ def _write_with_own_committer(
 
 
 def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
-    writer.options(**own_committer.COMMITTER).save(_target_url(target))
+    writer.options(**own_committer.COMMITTER).save(_make_target_url(target))
     is_disk = "://" not in target.pool.url
     files = [
-        _job_file(target.folder, entry, is_disk)
+        _make_job_file(target.folder, entry, is_disk)
         for entry in target.pool.entries(target.folder)
         if _is_data(entry.key.removeprefix(target.folder))
     ]
@@ -105,7 +105,7 @@ def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFi
     return files
 
 
-def _job_file(folder: str, entry: BucketEntry, is_disk: bool) -> JobFile:
+def _make_job_file(folder: str, entry: BucketEntry, is_disk: bool) -> JobFile:
     path = entry.key.removeprefix(folder)
     tag = "" if is_disk else (entry.tag.etag or "").strip('"')
     return JobFile(
@@ -139,7 +139,7 @@ def _observed_row_count(counted: Any) -> int | None:
     return rows
 
 
-def _target_url(target: OutputTarget) -> str:
+def _make_target_url(target: OutputTarget) -> str:
     return spark_address(f"{target.pool.url.rstrip('/')}/{target.folder.rstrip('/')}")
 
 

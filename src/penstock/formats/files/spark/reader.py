@@ -19,8 +19,12 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.partition_columns import PartitionColumns, PartitionRules, partition_columns
-from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.files.lake.partition_columns import (
+    PartitionColumns,
+    PartitionRules,
+    find_partition_columns,
+)
+from penstock.formats.files.lake.paths import normalise_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
 from penstock.formats.rows.reader import StoredRowPart
 from penstock.formats.rows.row_difference import StoredRows
@@ -39,45 +43,45 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 
-def scan(spark: SparkSession, table: Table) -> ScannedTable:
+def scan_table(spark: SparkSession, table: Table) -> ScannedTable:
     """The rows of a table of files, and the files, of which some can be read by themselves."""
-    opened = _open(spark, table, ReadRequest())
-    rows = opened.rows()
+    opened = _open_scan(spark, table, ReadRequest())
+    rows = opened.read_rows()
     parts = [StoredRowPart((file.path, file.address), file) for file in opened.files if file.size]
     bindings = {field.name: field.dataType.json() for field in rows.schema}
 
     def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
-        return rows if chosen is None else opened.rows([part.source for part in chosen], rows.schema)
+        return rows if chosen is None else opened.read_rows([part.source for part in chosen], rows.schema)
 
     return ScannedTable(rows.schema, read, StoredRows(parts, bindings))
 
 
-def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+def read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a table of files, at the commit that ``table`` names by its id.
 
     ``NotManaged`` if it is none, ``InvalidRequest`` if it is not known how to read it: no format, no columns,
     paths that do not agree on partition columns, files that Spark would leave out without a word.
     """
-    return _open(spark, table, request).rows()
+    return _open_scan(spark, table, request).read_rows()
 
 
-def _open(spark: SparkSession, table: Table, request: ReadRequest) -> _Scan:
+def _open_scan(spark: SparkSession, table: Table, request: ReadRequest) -> _FilesScan:
     if request.version is not None or request.timestamp is not None:
         raise InvalidRequest(
             f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
             table=str(table.key),
         )
-    folder = as_folder(request.extra.get("folder", ""))
+    folder = normalise_folder(request.extra.get("folder", ""))
     table.note_read(folder)
     about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
     layout = _make_layout(about, request.extra)
     listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=folder)
     pages = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [entry for entry in pages if is_data(entry.path)]
-    return _Scan(spark, table, layout, files)
+    return _FilesScan(spark, table, layout, files)
 
 
-class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+class _ReadLayout(msgspec.Struct, frozen=True, kw_only=True):
     """How the files are read."""
 
     format: str
@@ -88,11 +92,11 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows have their columns in the order of the schema."""
 
 
-def _make_layout(about: FilesTableInfo, extra: ReadOptions) -> _Layout:
+def _make_layout(about: FilesTableInfo, extra: ReadOptions) -> _ReadLayout:
     options = {name: as_text(value) for name, value in (extra.get("options") or {}).items()}
     layout = scan_layout(about, extra.get("format"), options)
     schema = extra.get("schema")
-    return _Layout(
+    return _ReadLayout(
         format=layout.format,
         options=layout.options,
         schema=schema if schema is not None else _parse_schema(layout.schema),
@@ -108,41 +112,44 @@ def _parse_schema(schema: str) -> StructType | None:
     return StructType.fromJson(msgspec.json.decode(schema))
 
 
-class _Scan:
+class _FilesScan:
     """Reads files of one table."""
 
     def __init__(
-        self, spark: SparkSession, table: Table, layout: _Layout, files: Sequence[FileEntry]
+        self, spark: SparkSession, table: Table, layout: _ReadLayout, files: Sequence[FileEntry]
     ) -> None:
         self._spark, self._table, self._layout, self.files = spark, table, layout, files
 
-    def rows(
+    def read_rows(
         self, chosen: Sequence[FileEntry] | None = None, all_columns: StructType | None = None
     ) -> DataFrame:
         """The rows of all files, or of those that are chosen, with the columns that all have."""
         from pyspark.sql.types import StructType
 
-        schema, rules = self._read_schema() if all_columns is None else all_columns, self._partition_rules()
+        schema, rules = (
+            self._read_schema() if all_columns is None else all_columns,
+            self._find_partition_rules(),
+        )
         # The types of partition columns follow from the paths of all files.
-        partitions = partition_columns(
+        partitions = find_partition_columns(
             (file.path for file in self.files), _partition_column_types(schema), rules
         )
         constants = StructType.fromJson(
             {"type": "struct", "fields": list(map(_make_struct_field, partitions.fields))}
         )
-        inside = None if schema is None else _without_partitions(schema, partitions, rules)
+        inside = None if schema is None else _remove_partition_columns(schema, partitions, rules)
         if inside is None and not any(file.size for file in self.files):
             raise InvalidRequest(
                 f"'{self._table.key}' has no rows, and its columns are not known: give them as 'schema'",
                 table=str(self._table.key),
             )
         lake = self._table.lake
-        place = lake.places.at(lake.warehouse)
+        place = lake.places.open_place(lake.warehouse)
         files = ((file.path, file) for file in (self.files if chosen is None else chosen))
         scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
         try:
             frame = read_files(self._spark, place, scanned, inside, constants, self._read_settings())
-        except _spark_errors(self._spark) as problem:
+        except _list_spark_errors(self._spark) as problem:
             raise InvalidRequest(
                 f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_error_line(problem)}",
                 table=str(self._table.key),
@@ -169,7 +176,7 @@ class _Scan:
                 f"Spark cannot read the schema {schema!r}: {_first_error_line(problem)}"
             ) from None
 
-    def _partition_rules(self) -> PartitionRules:
+    def _find_partition_rules(self) -> PartitionRules:
         get_setting = self._spark.conf.get
         return PartitionRules(
             infers=get_setting("spark.sql.sources.partitionColumnTypeInference.enabled") == "true",
@@ -199,7 +206,7 @@ def _make_struct_field(field: tuple[str, str]) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
-def _without_partitions(
+def _remove_partition_columns(
     schema: StructType, partitions: PartitionColumns, rules: PartitionRules
 ) -> StructType:
     """The columns that are in the files."""
@@ -209,7 +216,7 @@ def _without_partitions(
     return StructType([field for field in schema if rules.fold_case(field.name) not in names])
 
 
-def _spark_errors(spark: SparkSession) -> tuple[type[Exception], ...]:
+def _list_spark_errors(spark: SparkSession) -> tuple[type[Exception], ...]:
     """What Spark raises. Not all errors of Java are made ones of PySpark; Spark Connect knows no others."""
     from pyspark.errors import PySparkException
 

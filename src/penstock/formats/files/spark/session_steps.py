@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
-from penstock.formats.files.lake.sessions import STEPS, BegunSession, SessionCaller, SessionWrite, abort
-from penstock.model.decoders import json_decoder
+from penstock.formats.files.lake.sessions import (
+    STEPS,
+    BegunSession,
+    SessionCaller,
+    SessionWrite,
+    abort_session_job,
+)
+from penstock.model.decoders import get_json_decoder
 from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning, warn_of_others
 
 if TYPE_CHECKING:
@@ -16,8 +22,8 @@ if TYPE_CHECKING:
 
 STACK: Final = 1
 """The code that writes cannot be found from here: Spark is in between."""
-_REQUEST: Final = json_decoder(SessionWrite)
-_READ: Final = json_decoder(SessionRead)
+_REQUEST: Final = get_json_decoder(SessionWrite)
+_READ: Final = get_json_decoder(SessionRead)
 
 
 def answer_step(lake: Lake, step: str, request: str) -> Any:
@@ -41,6 +47,6 @@ def _warn_of_other_jobs(by: SessionCaller, session_write: SessionWrite, begun: B
     try:
         warn_of_others(begun.others, STACK)
     except ConcurrentJobsWarning:
-        abort(by, msgspec.structs.replace(session_write, begun=begun))
+        abort_session_job(by, msgspec.structs.replace(session_write, begun=begun))
         raise
     return msgspec.structs.replace(begun, others="")

@@ -46,7 +46,7 @@ AS_THE_TABLE: Final = (
 )
 
 
-def write(df: DataFrame, request: WriteRequest) -> WriteResult | None:
+def write_files(df: DataFrame, request: WriteRequest) -> WriteResult | None:
     """Write the rows of a DataFrame as files of a table; ``None`` if that changes nothing.
 
     ``CommitConflict`` if the table is not as the mode wants it when the commit has its turn, ``JobOver`` if
@@ -54,7 +54,7 @@ def write(df: DataFrame, request: WriteRequest) -> WriteResult | None:
     the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
     """
     lake, key = request.lake, request.key
-    job, by = job_of(df.sparkSession, request), partition_columns(request)
+    job, by = make_job(df.sparkSession, request), partition_columns(request)
     job_id = choose_job_id(request)
     lake.begin_write(makes_lake=job.create)
     attempt = JobAttempt(lake, job, job_id)
@@ -88,14 +88,16 @@ def _write_and_commit(
         partition_by=job.layout.partition_by,
         options=options,
     )
-    finished_output = output.run(df, target, attempt.fence)
+    finished_output = output.write_output(df, target, attempt.fence)
     marker = None
     if job.success_file:
         marker = files_beside.put_marker(
             attempt.pool, attempt.folder, job, attempt.job, finished_output, attempt.began
         )
     written = attempt.commit(
-        files_save_job.commit(job, attempt.job, attempt.fence.hex, attempt.folder, finished_output, marker)
+        files_save_job.make_commit_call(
+            job, attempt.job, attempt.fence.hex, attempt.folder, finished_output, marker
+        )
     )
     if written.commit is None:
         return None
@@ -136,7 +138,7 @@ def _make_layout(
         format=request.source,
         partition_by=by,
         schema=df.schema.json(),
-        options=files_save_job.reader_options(request.options),
+        options=files_save_job.select_reader_options(request.options),
     )
 
 
@@ -158,7 +160,7 @@ def _check_partition_columns(df: DataFrame, names: tuple[str, ...], hint: str = 
     return chosen
 
 
-def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
+def make_job(spark: SparkSession, request: WriteRequest) -> FilesJob:
     """What is known of a job before anything is asked of the lake.
 
     ``InvalidRequest`` for what does not go together, or is not the caller's to say.
@@ -183,7 +185,7 @@ def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
         create=request.create,
         own_branch=request.extra.get("job_branch", False),
         success_file=request.extra.get("success_file", False),
-        timeout_s=_timeout_s(request),
+        timeout_s=_get_timeout_s(request),
         application=application.id,
         application_name=application.name,
         message=request.message,
@@ -192,7 +194,7 @@ def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
     )
 
 
-def _timeout_s(request: WriteRequest) -> float | None:
+def _get_timeout_s(request: WriteRequest) -> float | None:
     timeout_s = request.extra.get("timeout_s")
     if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
         raise InvalidRequest(f"'timeout_s' must be a number of seconds, got {timeout_s!r}")

@@ -11,20 +11,20 @@ import msgspec
 from penstock.cli.answers import ListPage
 from penstock.cli.command_context import CommandContext, pass_call
 from penstock.cli.command_declaration import (
+    add_key_argument,
+    add_key_option,
+    add_limit_option,
+    add_message_option,
+    add_ref_option,
     branch_option,
-    group,
-    key_argument,
-    key_option,
-    limit_option,
-    message_option,
-    ref_option,
+    declare_group,
 )
 from penstock.cli.completions import complete_key
-from penstock.cli.rendering.backlogs import StatusLine, statuses
-from penstock.cli.rendering.history import short
-from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.text_columns import Row, StyledText, columns
-from penstock.cli.rendering.times import ago, format_count, size
+from penstock.cli.rendering.backlogs import StatusLine, format_statuses
+from penstock.cli.rendering.history import shorten_id
+from penstock.cli.rendering.screen import Screen, escape_controls
+from penstock.cli.rendering.text_columns import Row, StyledText, align_columns
+from penstock.cli.rendering.times import format_age, format_count, format_size
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import (
     LanceBranch,
@@ -59,7 +59,7 @@ class LanceDetails(LanceTableInfo, frozen=True, kw_only=True):
     """By name."""
 
 
-@group(
+@declare_group(
     "lance",
     prints=ListPage[LanceTableInfo],
     examples="""
@@ -75,7 +75,7 @@ def lance(ctx: click.Context) -> None:
     Without a subcommand, the Lance tables of the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(CommandContext), None)
+        _list_tables(ctx.ensure_object(CommandContext), None)
 
 
 # -- looking -----------------------------------------------------------------------------------------------
@@ -90,20 +90,20 @@ $ penstock lance import ./lake/warehouse/old --into archive
 $ penstock lance list
 """,
 )
-@ref_option
+@add_ref_option
 @pass_call
 def lance_list(call: CommandContext, ref: str | None) -> None:
     """List the Lance tables, with their newest versions."""
-    _list(call, ref)
+    _list_tables(call, ref)
 
 
-def _list(call: CommandContext, ref: str | None) -> None:
-    lake = call.open()
+def _list_tables(call: CommandContext, ref: str | None) -> None:
+    lake = call.open_lake()
     at = lake.at(ref)
     keys = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     tables = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
-    call.answer(
-        lambda: ListPage.of(tables),
+    call.print_answer(
+        lambda: ListPage.from_items(tables),
         lambda screen: _format_tables(screen, tables),
     )
 
@@ -114,14 +114,14 @@ def _format_tables(screen: Screen, tables: Sequence[LanceTableInfo]) -> Iterator
         yield "  takes over those of a directory"
     rows: list[Row] = [
         [
-            StyledText(printable(str(table.key)), "strong"),
+            StyledText(escape_controls(str(table.key)), "strong"),
             _format_version_number(table.version),
             StyledText("private" if table.is_private else "", "warning"),
-            StyledText(printable(table.folder), "dim"),
+            StyledText(escape_controls(table.folder), "dim"),
         ]
         for table in tables
     ]
-    yield from columns(screen, rows, flexible=-1)
+    yield from align_columns(screen, rows, flexible=-1)
 
 
 def _format_version_number(version: int | None) -> str:
@@ -129,12 +129,12 @@ def _format_version_number(version: int | None) -> str:
 
 
 @lance.command("show", prints=LanceDetails, examples="$ penstock lance show archive.a")
-@key_argument
-@ref_option
+@add_key_argument
+@add_ref_option
 @pass_call
 def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
     """Show where the Lance table KEY is, its newest version, and Lance's own branches and tags of it."""
-    lake, table = call.open(), Key.parse(key)
+    lake, table = call.open_lake(), Key.parse(key)
     commit = lake.do(Resolve(revision=ref))
     where: dict[str, Any] = {"key": table, "at": commit.commit, "via": commit.name}
     about = lake.do(GetLanceTable(**where))
@@ -144,24 +144,27 @@ def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             ["id", str(about.id)],
-            ["location", printable(about.location)],
-            ["open at", printable(about.folder) if about.folder != about.location else ""],
+            ["location", escape_controls(about.location)],
+            ["open at", escape_controls(about.folder) if about.folder != about.location else ""],
             ["version", _format_version_number(about.version)],
             ["private", "yes, its versions are visible only through the lake" if about.is_private else ""],
-            *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
+            *(
+                [escape_controls(name), escape_controls(value)]
+                for name, value in sorted(about.properties.items())
+            ),
             *(
                 [f"branch {branch.name}", f"from v{branch.version} of {branch.parent or 'main'}"]
                 for branch in branches
             ),
             *([f"tag {tag.name}", f"v{tag.version} of {tag.branch or 'main'}"] for tag in tags),
         ]
-        yield screen.paint(printable(str(about.key)), "strong")
-        yield from columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
+        yield screen.style(escape_controls(str(about.key)), "strong")
+        yield from align_columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
 
     def details() -> LanceDetails:
         return LanceDetails(**msgspec.structs.asdict(about), branches=tuple(branches), tags=tuple(tags))
 
-    call.answer(details, text)
+    call.print_answer(details, text)
 
 
 @lance.command(
@@ -169,19 +172,19 @@ def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
     prints=ListPage[LanceVersion],
     examples="$ penstock lance versions archive.a -n 10",
 )
-@key_argument
-@ref_option
+@add_key_argument
+@add_ref_option
 @click.option(
     "--of", "branch", metavar="NAME", default="", help="A branch that the Lance table itself has. [main]"
 )
 @click.option("--below", type=int, metavar="VERSION", help="Continue below this version.")
-@limit_option(VERSIONS_LIMIT)
+@add_limit_option(VERSIONS_LIMIT)
 @pass_call
 def lance_versions(
     call: CommandContext, key: str, ref: str | None, branch: str, below: int | None, limit: int
 ) -> None:
     """List the versions of the Lance table KEY, newest first: what made each, and when."""
-    lake, table = call.open(), Key.parse(key)
+    lake, table = call.open_lake(), Key.parse(key)
     commit = lake.do(Resolve(revision=ref))
     query = ListLanceVersions(
         key=table, at=commit.commit, via=commit.name, branch=branch, below=below, limit=limit
@@ -191,24 +194,24 @@ def lance_versions(
 
     def text(screen: Screen) -> Iterator[str]:
         if not versions:
-            yield f"{printable(key)} has no version yet" if below is None else "no more versions"
-        yield from columns(screen, [_format_version_row(screen, version) for version in versions])
+            yield (f"{escape_controls(key)} has no version yet" if below is None else "no more versions")
+        yield from align_columns(screen, [_format_version_row(screen, version) for version in versions])
         if following is not None:
-            yield screen.paint(f"  more with --below {following}", "dim")
+            yield screen.style(f"  more with --below {following}", "dim")
 
-    call.answer(
-        lambda: ListPage.of(versions, None if following is None else str(following)),
+    call.print_answer(
+        lambda: ListPage.from_items(versions, None if following is None else str(following)),
         text,
     )
 
 
 def _format_version_row(screen: Screen, version: LanceVersion) -> Row:
-    when = "" if version.created is None else ago(version.created, screen.now)
+    when = "" if version.created is None else format_age(version.created, screen.now)
     return [
         StyledText(f"v{version.version}", "strong"),
         version.operation,
         when,
-        StyledText(size(version.size), "dim"),
+        StyledText(format_size(version.size), "dim"),
     ]
 
 
@@ -229,14 +232,14 @@ def lance_status(call: CommandContext, key: str | None) -> None:
     whether the folder has versions that the lake does not know. A problem is shown below its table, with what
     to do.
     """
-    lake = call.open()
+    lake = call.open_lake()
     at = lake.at()
     tables = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     statuses_found = [
         lake.do(GetLanceStatus(key=key)) for key in (tables if key is None else (Key.parse(key),))
     ]
-    call.answer(
-        lambda: ListPage.of(statuses_found),
+    call.print_answer(
+        lambda: ListPage.from_items(statuses_found),
         lambda screen: _format_statuses(screen, statuses_found),
     )
 
@@ -251,7 +254,7 @@ def _format_statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> I
         )
         for table in table_statuses
     ]
-    return statuses(screen, lines, "no Lance tables")
+    return format_statuses(screen, lines, "no Lance tables")
 
 
 @lance.command("promote", prints=ListPage[LanceTableInfo], examples="$ penstock lance promote archive.a")
@@ -264,7 +267,7 @@ def lance_promote(call: CommandContext, key: str | None, branch: str | None) -> 
     The lake promotes by itself, right after each commit; use this command after an interruption or a failure
     of storage. Private tables are left out.
     """
-    lake = call.open(catch_up=True)
+    lake = call.open_lake(catch_up=True)
     at = lake.at(branch)
     tables = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     chosen = tables if key is None else [Key.parse(key)]
@@ -273,8 +276,8 @@ def lance_promote(call: CommandContext, key: str | None, branch: str | None) -> 
         about = lake.do(GetLanceTable(key=table_key, at=branch or lake.default_branch))
         if key is not None or (not about.is_private and about.version is not None):
             found_tables.append(lake.do(PromoteLance(key=table_key, branch=branch)))
-    call.answer(
-        lambda: ListPage.of(found_tables),
+    call.print_answer(
+        lambda: ListPage.from_items(found_tables),
         lambda screen: _format_tables(screen, found_tables) if found_tables else iter(["nothing to promote"]),
     )
 
@@ -292,8 +295,8 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 @click.argument("root", metavar="ROOT")
 @click.option("--into", "namespace", metavar="NAMESPACE", help="The namespace for the tables. [none]")
 @dry_run_option
-@message_option
-@key_option
+@add_message_option
+@add_key_option
 @pass_call
 def lance_import(
     call: CommandContext,
@@ -309,33 +312,33 @@ def lance_import(
     on the lake decides their commits: other programs must not write to them directly. If one table cannot be
     imported, none is, and the reasons are listed.
     """
-    imported = call.open().import_lance(
+    imported = call.open_lake().import_lance(
         root,
         namespace,
         dry_run=dry_run,
         message=message,
-        author=call.who,
+        author=call.commit_author,
         idempotency_key=idempotency_key,
     )
 
     def text(screen: Screen) -> Iterator[str]:
         count = format_count(len(imported.tables), "table")
         if dry_run or not imported.tables:
-            yield f"would import {count} from {printable(imported.root)}"
+            yield f"would import {count} from {escape_controls(imported.root)}"
         else:
-            commit = screen.paint(short(imported.commit), "id")
-            yield f"imported {count} from {printable(imported.root)} (commit {commit})"
+            commit = screen.style(shorten_id(imported.commit), "id")
+            yield f"imported {count} from {escape_controls(imported.root)} (commit {commit})"
         rows: list[Row] = [
             [
-                StyledText(printable(str(table.key)), "strong"),
+                StyledText(escape_controls(str(table.key)), "strong"),
                 "declared" if table.is_declared else "",
-                StyledText(printable(table.location), "dim"),
+                StyledText(escape_controls(table.location), "dim"),
             ]
             for table in imported.tables
         ]
-        yield from columns(screen, rows, indent="  ", flexible=-1)
+        yield from align_columns(screen, rows, indent="  ", flexible=-1)
 
-    call.answer(
+    call.print_answer(
         lambda: imported,
         text,
     )
@@ -357,23 +360,24 @@ def lance_export(call: CommandContext, root: str, ref: str | None, dry_run: bool
     opens ROOT as a Lance directory namespace, with dir_listing_enabled=false, reads them without the lake.
     Run again, the command adds new tables.
     """
-    exported = call.open(catch_up=True).export_lance(root, ref, dry_run=dry_run)
+    exported = call.open_lake(catch_up=True).export_lance(root, ref, dry_run=dry_run)
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would list" if dry_run else "listed"
         unchanged = f", {exported.unchanged:,} of them unchanged" if exported.unchanged else ""
-        yield f"{word} {format_count(len(exported.tables), 'table')} at {printable(exported.root)}{unchanged}"
+        tables = format_count(len(exported.tables), "table")
+        yield f"{word} {tables} at {escape_controls(exported.root)}{unchanged}"
         rows: list[Row] = [
             [
-                StyledText(printable(str(table.key)), "strong"),
+                StyledText(escape_controls(str(table.key)), "strong"),
                 _format_version_number(table.version),
-                StyledText(printable(table.folder), "dim"),
+                StyledText(escape_controls(table.folder), "dim"),
             ]
             for table in exported.tables
         ]
-        yield from columns(screen, rows, indent="  ", flexible=-1)
+        yield from align_columns(screen, rows, indent="  ", flexible=-1)
 
-    call.answer(
+    call.print_answer(
         lambda: exported,
         text,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
-from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.screen import escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.readability import LanceReadability
-from penstock.formats.lance.lake.retained_tables import tables_at
-from penstock.formats.lance.state import state_of
+from penstock.formats.lance.lake.retained_tables import list_tables_at
+from penstock.formats.lance.state import decode_state
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
@@ -20,14 +20,17 @@ class LanceCli(FormatCli):
     """A Lance table is told by its newest version."""
 
     def describe_fields(self, content: LanceTable) -> list[tuple[str, str]]:
-        state = state_of(content)
+        state = decode_state(content)
         return [
             ("id", str(content.id)),
-            ("location", printable(content.location)),
+            ("location", escape_controls(content.location)),
             ("version", str(state.newest or "")),
-            ("line", printable(state.chain)),
+            ("line", escape_controls(state.chain)),
             ("private", "yes" if state.is_private else ""),
-            *((printable(name), printable(text)) for name, text in sorted(state.properties.items())),
+            *(
+                (escape_controls(name), escape_controls(text))
+                for name, text in sorted(state.properties.items())
+            ),
         ]
 
     def describe_change(self, before: LanceTable, after: LanceTable) -> str:
@@ -35,7 +38,7 @@ class LanceCli(FormatCli):
         new = self.describe_version(after) or "declared"
         if old != new:
             return f"{old} → {new}"
-        if state_of(before).chain != state_of(after).chain:
+        if decode_state(before).chain != decode_state(after).chain:
             return f"{old} → {new} on another branch history; rows may differ"
         return "branches, tags, properties or older versions changed"
 
@@ -46,10 +49,12 @@ class LanceCli(FormatCli):
 def has_tables(lake: Lake) -> bool:
     """Whether there is a Lance table to look at, at any reference."""
     heads = {
-        reference.head for kind in (Kind.BRANCH, Kind.TAG) for reference in lake.kernel.references.all(kind)
+        reference.head
+        for kind in (Kind.BRANCH, Kind.TAG)
+        for reference in lake.kernel.references.list_all_references(kind)
     }
     try:
-        return any(True for head in heads - {NO_COMMIT} for _ in tables_at(lake.kernel, head))
+        return any(True for head in heads - {NO_COMMIT} for _ in list_tables_at(lake.kernel, head))
     except PenstockError:
         return False  # what is damaged is told by 'penstock fsck'
 
@@ -58,11 +63,11 @@ def check_manifests(lake: Lake) -> DoctorFinding:
     """Whether Lance tables can be read at every reference, as far as their manifests tell."""
     assert isinstance(lake.catalogue, Embedded)
     readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)
-    gone = list(readability.unreadable())
+    gone = list(readability.find_unreadable_tables())
     if gone:
         more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
         return DoctorFinding(
-            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' lists all of them"
+            "failed", f"at {gone[0].reference_text} {gone[0]}{more}", "'penstock fsck' lists all of them"
         )
     count = format_count(len(readability.tables), "table")
     return DoctorFinding("ok", f"{count}, with the manifests of all versions that branches and tags are at")

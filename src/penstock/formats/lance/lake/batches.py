@@ -22,13 +22,13 @@ from lance_namespace_urllib3_client.models.commit_table_result import CommitTabl
 from penstock.errors import InvalidRequest, TransactionNotFound, TransactionOver
 from penstock.formats.lance.lake.answers import LanceOperationResult
 from penstock.formats.lance.lake.calls import DeregisterLance, LanceOperation
-from penstock.formats.lance.lake.errors import operation
+from penstock.formats.lance.lake.errors import declare_operation
 from penstock.formats.lance.lake.namespaces import parse_choice
 from penstock.formats.lance.lake.own_refs import OwnRefOperations
-from penstock.formats.lance.lake.paths import table_key
-from penstock.formats.lance.lake.requests import of_operation
-from penstock.formats.lance.lake.tables import declare_response, deregister_response
-from penstock.formats.lance.lake.versions import create_response, deleting
+from penstock.formats.lance.lake.paths import parse_table_key
+from penstock.formats.lance.lake.requests import run_for_operation
+from penstock.formats.lance.lake.tables import make_declare_response, make_deregister_response
+from penstock.formats.lance.lake.versions import make_create_response, make_delete_call
 from penstock.formats.lance.names import VERSION_MAX
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import (
@@ -70,7 +70,7 @@ _STATUSES: Final = ("queued", "running", "succeeded", "failed", "canceled")
 class BatchOperations(OwnRefOperations):
     """What is about several tables."""
 
-    @operation(BatchCommitTablesRequest, in_batch=True)
+    @declare_operation(BatchCommitTablesRequest, in_batch=True)
     def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
         """All operations at one instant, or none of them. An error names the operation that it is about.
 
@@ -84,12 +84,12 @@ class BatchOperations(OwnRefOperations):
         )
         now = self.snapshot() if is_writing else None
         operations = [
-            of_operation(number, self._as_asked, commit_table_operation, places, now)
+            run_for_operation(number, self._make_operation, commit_table_operation, places, now)
             for number, commit_table_operation in enumerate(request.operations)
         ]
-        committed = self.change(operations, request.context, _batch_key(request))
+        committed = self.change_tables(operations, request.context, _make_batch_key(request))
         results = [
-            _table_result(commit_table_operation, result)
+            _make_table_result(commit_table_operation, result)
             for commit_table_operation, result in zip(request.operations, committed.done, strict=True)
         ]
         transaction_id = None if committed.commit is None else committed.commit.id
@@ -101,11 +101,11 @@ class BatchOperations(OwnRefOperations):
         for number, commit_table_operation in enumerate(request.operations):
             declare_table = commit_table_operation.declare_table
             if declare_table is not None and declare_table.id and declare_table.location:
-                place = of_operation(number, self.whole_location, declare_table.location)
-                places[of_operation(number, table_key, declare_table.id)] = place
+                place = run_for_operation(number, self.make_whole_location, declare_table.location)
+                places[run_for_operation(number, parse_table_key, declare_table.id)] = place
         return places
 
-    def _as_asked(
+    def _make_operation(
         self, commit_table_operation: CommitTableOperation, places: dict[Key, str], now: Snapshot | None
     ) -> LanceOperation:
         kinds = [kind for kind in KINDS if getattr(commit_table_operation, kind) is not None]
@@ -117,32 +117,32 @@ class BatchOperations(OwnRefOperations):
         if commit_table_operation.create_table_version is not None:
             if commit_table_operation.create_table_version.version > VERSION_MAX:
                 raise InvalidRequest("a detached version cannot be part of a batch")
-            return self.creating(commit_table_operation.create_table_version, places, now)
+            return self.make_create_call(commit_table_operation.create_table_version, places, now)
         if commit_table_operation.delete_table_versions is not None:
-            return deleting(commit_table_operation.delete_table_versions)
+            return make_delete_call(commit_table_operation.delete_table_versions)
         assert commit_table_operation.deregister_table is not None
-        return DeregisterLance(key=table_key(commit_table_operation.deregister_table.id))
+        return DeregisterLance(key=parse_table_key(commit_table_operation.deregister_table.id))
 
     # -- transactions --------------------------------------------------------------------------------------
 
-    @operation(DescribeTransactionRequest)
+    @declare_operation(DescribeTransactionRequest)
     def describe_transaction(self, request: DescribeTransactionRequest) -> DescribeTransactionResponse:
-        transaction = self.do(GetTransaction(id=_transaction_id(request.id)))
+        transaction = self.do(GetTransaction(id=_get_transaction_id(request.id)))
         return DescribeTransactionResponse(
-            status=_STATUS[transaction.state], properties=_transaction_properties(transaction)
+            status=_STATUS[transaction.state], properties=_list_transaction_properties(transaction)
         )
 
-    @operation(AlterTransactionRequest)
+    @declare_operation(AlterTransactionRequest)
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
         """Change properties, and then let the transaction land (``Succeeded``) or never (``Canceled``).
 
         Repeated, it is answered with what it came to.
         """
-        identity = _transaction_id(request.id)
+        identity = _get_transaction_id(request.id)
         transaction = self.do(GetTransaction(id=identity))
-        status = _requested_status(request.actions)
+        status = _find_requested_status(request.actions)
         is_repeated = transaction.state in _SENT.get(status, ())
-        properties = _changed_properties(transaction, request.actions, is_repeated=is_repeated)
+        properties = _find_changed_properties(transaction, request.actions, is_repeated=is_repeated)
         if properties and not (is_repeated and _has_properties(transaction, properties)):
             transaction = self.do(RenewTransaction(id=identity, properties=properties))
         if status == "succeeded":
@@ -155,7 +155,7 @@ class BatchOperations(OwnRefOperations):
         elif status and transaction.state is not TransactionState.OPEN:
             raise TransactionOver(f"transaction {identity} has already ended", transaction=identity)
         return AlterTransactionResponse(
-            status=_STATUS[transaction.state], properties=_transaction_properties(transaction)
+            status=_STATUS[transaction.state], properties=_list_transaction_properties(transaction)
         )
 
 
@@ -163,24 +163,24 @@ def _is_writing(commit_table_operation: CommitTableOperation) -> bool:
     return commit_table_operation.create_table_version is not None
 
 
-def _table_result(
+def _make_table_result(
     commit_table_operation: CommitTableOperation, result: LanceOperationResult
 ) -> CommitTableResult:
     if commit_table_operation.declare_table is not None:
-        return CommitTableResult(declare_table=declare_response(result))
+        return CommitTableResult(declare_table=make_declare_response(result))
     if commit_table_operation.create_table_version is not None:
-        made = create_response(result.version, commit_table_operation.create_table_version.version)
+        made = make_create_response(result.version, commit_table_operation.create_table_version.version)
         return CommitTableResult(create_table_version=made)
     if commit_table_operation.delete_table_versions is not None:
         gone = BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
         return CommitTableResult(delete_table_versions=gone)
     assert commit_table_operation.deregister_table is not None
     return CommitTableResult(
-        deregister_table=deregister_response(commit_table_operation.deregister_table, result)
+        deregister_table=make_deregister_response(commit_table_operation.deregister_table, result)
     )
 
 
-def _batch_key(request: BatchCommitTablesRequest) -> str | None:
+def _make_batch_key(request: BatchCommitTablesRequest) -> str | None:
     """The key of a batch that has none of its own: nobody asks twice for the same manifest by mistake."""
     if all(operation.create_table_version is None for operation in request.operations):
         return None
@@ -188,7 +188,7 @@ def _batch_key(request: BatchCommitTablesRequest) -> str | None:
     return f"lance batch {hashlib.sha256(msgspec.json.encode(fields, order='sorted')).hexdigest()}"
 
 
-def _transaction_id(parts: list[str] | None) -> str:
+def _get_transaction_id(parts: list[str] | None) -> str:
     """The id of a transaction: the last part, whatever table is named before it."""
     if not parts or not parts[-1]:
         raise InvalidRequest("the request lacks 'id', which names the transaction")
@@ -198,7 +198,7 @@ def _transaction_id(parts: list[str] | None) -> str:
     return identity
 
 
-def _requested_status(actions: list[AlterTransactionAction]) -> str:
+def _find_requested_status(actions: list[AlterTransactionAction]) -> str:
     """The status that a transaction is to have; nothing if it keeps its own."""
     status = ""
     for action in actions:
@@ -212,7 +212,7 @@ def _requested_status(actions: list[AlterTransactionAction]) -> str:
     return status
 
 
-def _changed_properties(
+def _find_changed_properties(
     transaction: TransactionInfo, actions: list[AlterTransactionAction], *, is_repeated: bool
 ) -> dict[str, str | None]:
     """What becomes of a transaction's properties. What a request asks for that ``is_repeated`` may be so
@@ -250,7 +250,7 @@ def _has_properties(transaction: TransactionInfo, properties: dict[str, str | No
     return all(transaction.properties.get(name) == value for name, value in properties.items())
 
 
-def _transaction_properties(transaction: TransactionInfo) -> dict[str, str]:
+def _list_transaction_properties(transaction: TransactionInfo) -> dict[str, str]:
     """A transaction's properties, with its target, branch, base, commit and reason as ``penstock.*``
     properties."""
     more = {

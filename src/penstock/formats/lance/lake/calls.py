@@ -23,7 +23,7 @@ from penstock.formats.lance.lake.answers import (
 )
 from penstock.lake.answers import LandedRequest
 from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
-from penstock.lake.recovered_answers import branch_of, landed_commit
+from penstock.lake.recovered_answers import get_branch, landed_commit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
@@ -185,9 +185,9 @@ class CommitLance(WriteCall[LanceCommitResult], frozen=True, kw_only=True):
     def _recover_result(
         self, ask: Ask, after: str, before: str, commit: Commit | None, landing: LandedRequest
     ) -> LanceCommitResult:
-        landed = _LandedCommit(ask, branch_of(ask, self), after, before)
+        landed = _LandedCommit(ask, get_branch(ask, self), after, before)
         return LanceCommitResult(
-            commit=commit, head=landing.head, done=tuple(map(landed.operation_result, self.operations))
+            commit=commit, head=landing.head, done=tuple(map(landed.make_operation_result, self.operations))
         )
 
 
@@ -299,7 +299,7 @@ class _LandedCommit:
         self._counted: set[tuple[Key, str, int]] = set()
         """The versions that an operation deleted, so that no other one counts them."""
 
-    def operation_result(self, operation: LanceOperation) -> LanceOperationResult:
+    def make_operation_result(self, operation: LanceOperation) -> LanceOperationResult:
         """The result of an operation; empty for a table that a later operation removed."""
         at = self.before if isinstance(operation, DeregisterLance) else self.commit
         try:
@@ -308,11 +308,11 @@ class _LandedCommit:
                     version=self._find_version(operation.key, operation.branch, operation.version)
                 )
             if isinstance(operation, PutLanceBranch):
-                return LanceOperationResult(version=self._first_version(operation.key, operation.branch))
+                return LanceOperationResult(version=self._find_first_version(operation.key, operation.branch))
             if isinstance(operation, DeleteLanceVersions):
                 deleted = {
                     (operation.key, operation.branch, deleted_version)
-                    for deleted_version in self._deleted_versions(operation)
+                    for deleted_version in self._list_deleted_versions(operation)
                 }
                 counted, self._counted = self._counted, self._counted | deleted
                 return LanceOperationResult(deleted=len(deleted - counted))
@@ -325,7 +325,7 @@ class _LandedCommit:
         query = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
         return next(iter(self.ask(query)), None)
 
-    def _first_version(self, key: Key, name: str) -> LanceVersion | None:
+    def _find_first_version(self, key: Key, name: str) -> LanceVersion | None:
         """The first version of one of Lance's own branches."""
         branches = ListLanceBranches(key=key, at=self.commit, via=self.branch)
         for branch in self._list_all(branches, lambda last: {"after": last.name}):
@@ -333,16 +333,16 @@ class _LandedCommit:
                 return self._find_version(key, name, branch.version)
         return None
 
-    def _deleted_versions(self, operation: DeleteLanceVersions) -> Iterator[int]:
+    def _list_deleted_versions(self, operation: DeleteLanceVersions) -> Iterator[int]:
         """The versions that an operation deleted."""
-        remaining_versions = set(self._version_numbers(operation, self.commit))
-        for number in self._version_numbers(operation, self.before):
+        remaining_versions = set(self._list_version_numbers(operation, self.commit))
+        for number in self._list_version_numbers(operation, self.before):
             if number not in remaining_versions and any(
                 start <= number and (end < 0 or number < end) for start, end in operation.ranges
             ):
                 yield number
 
-    def _version_numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
+    def _list_version_numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
         versions = ListLanceVersions(key=operation.key, branch=operation.branch, at=at, via=self.branch)
         return (version.version for version in self._list_all(versions, lambda last: {"below": last.version}))
 

@@ -24,11 +24,11 @@ from penstock.formats.lance.lake.data_requests import read_request
 from penstock.formats.lance.lake.jobs import (
     JobNamespace,
     LanceJob,
-    attempts,
-    attempts_name,
-    next_attempt_id,
+    list_attempts,
+    make_attempts_prefix,
+    make_next_attempt_id,
 )
-from penstock.formats.lance.lake.rows import LanceRowSource, find_earlier_write, ratified_version
+from penstock.formats.lance.lake.rows import LanceRowSource, find_earlier_write, make_commit_result
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
@@ -45,7 +45,7 @@ ATTEMPTS_MAX: Final = 1000
 """How often something is tried under one idempotency key."""
 
 
-def create(
+def create_table(
     table: Table, data: Any, description: CommitDescription, idempotency_key: str | None
 ) -> TableCommitResult:
     """Create a table that has these rows from the beginning.
@@ -55,20 +55,20 @@ def create(
     """
     source = LanceRowSource(data)
     if is_transaction(table.ref):
-        _declare(table)
+        _declare_table(table)
         try:
             return _write_first_rows(table, source, description, idempotency_key or uuid4().hex)
         except BaseException:
-            _take_back(table)
+            _withdraw_declared_table(table)
             raise
     lake = table.lake
     message = description.message if description.message is not None else f"create {table.key}"
-    with lake.transaction(table.ref, id=_next_id(table, idempotency_key), message=message) as inside:
+    with lake.transaction(table.ref, id=_make_next_id(table, idempotency_key), message=message) as inside:
         hidden = inside.table(table.key)
-        _declare(hidden)
+        _declare_table(hidden)
         _write_first_rows(hidden, source, description, uuid4().hex)
         landed = inside.land(message, authors=description.authors, properties=description.properties)
-    return ratified_version(table, landed.head, landed.commit, 1)
+    return make_commit_result(table, landed.head, landed.commit, 1)
 
 
 def find_earlier_creation(table: Table, idempotency_key: str | None) -> TableCommitResult | None:
@@ -80,9 +80,9 @@ def find_earlier_creation(table: Table, idempotency_key: str | None) -> TableCom
         return None
     if is_transaction(table.ref):
         return find_earlier_write(table, idempotency_key)
-    for info in attempts(table.lake, _attempt_prefix(table, idempotency_key)):
+    for info in list_attempts(table.lake, _make_attempt_prefix(table, idempotency_key)):
         if (ended := _end_attempt(table, info)).state is TransactionState.COMMITTED:
-            return ratified_version(table, ended.commit, None, 1, is_repeated=True)
+            return make_commit_result(table, ended.commit, None, 1, is_repeated=True)
     return None
 
 
@@ -95,7 +95,7 @@ class _DeclaredTableJob(JobNamespace):
         return DeclareTableResponse(location=table.location, managed_versioning=table.managed_versioning)
 
 
-def _declare(table: Table) -> None:
+def _declare_table(table: Table) -> None:
     try:
         call = CommitLance(branch=table.ref, operations=(DeclareLance(key=table.key),), who=table.lake.author)
         table.lake.do(call)
@@ -110,15 +110,15 @@ def _write_first_rows(
 
     job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=description)
     with source.source_errors_raised():
-        committed = _DeclaredTableJob(table.lake, job).run(
+        committed = _DeclaredTableJob(table.lake, job).run_lance_job(
             lambda client: lance.write_dataset(
                 source.rows, namespace_client=client, table_id=[*table.key], mode="create"
             )
         )
-    return ratified_version(table, committed.head, committed.commit, committed.version)
+    return make_commit_result(table, committed.head, committed.commit, committed.version)
 
 
-def _take_back(table: Table) -> None:
+def _withdraw_declared_table(table: Table) -> None:
     """Drop the table unless it has a version: who heard no answer, or was interrupted, may have made it."""
     with suppress(PenstockError):
         head = table.lake.branch(table.ref).head
@@ -130,22 +130,22 @@ def _take_back(table: Table) -> None:
 # -- attempts under one key --------------------------------------------------------------------------------
 
 
-def _next_id(table: Table, idempotency_key: str | None) -> str:
+def _make_next_id(table: Table, idempotency_key: str | None) -> str:
     if idempotency_key is None:
         return uuid4().hex
-    name = _attempt_prefix(table, idempotency_key)
-    before = attempts(table.lake, name)
+    name = _make_attempt_prefix(table, idempotency_key)
+    before = list_attempts(table.lake, name)
     if len(before) >= ATTEMPTS_MAX:
         raise InvalidRequest(
             f"'{idempotency_key}' was tried {ATTEMPTS_MAX} times without success; use another key"
         )
-    return next_attempt_id(name, before)
+    return make_next_attempt_id(name, before)
 
 
-def _attempt_prefix(table: Table, idempotency_key: str) -> str:
+def _make_attempt_prefix(table: Table, idempotency_key: str) -> str:
     """What the ids of all attempts begin with. A branch that was deleted and made anew is another one."""
     incarnation = table.lake.do(GetReference(name=table.ref)).incarnation.hex()
-    return attempts_name("lance rows", idempotency_key, str(table.key), table.ref, incarnation)
+    return make_attempts_prefix("lance rows", idempotency_key, str(table.key), table.ref, incarnation)
 
 
 def _end_attempt(table: Table, info: TransactionInfo) -> TransactionInfo:

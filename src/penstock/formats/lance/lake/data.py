@@ -43,12 +43,12 @@ from lance_namespace_urllib3_client.models.fragment_summary import FragmentSumma
 from penstock.errors import CommitConflict, PenstockError
 from penstock.formats.lance.lake.data_arrow import read_rows
 from penstock.formats.lance.lake.data_columns import ColumnOperations
-from penstock.formats.lance.lake.data_errors import WatchedNamespace, lance_work, table_name
+from penstock.formats.lance.lake.data_errors import WatchedNamespace, format_table_name, watch_lance_work
 from penstock.formats.lance.lake.data_indexes import IndexOperations
 from penstock.formats.lance.lake.data_queries import QueryOperations
 from penstock.formats.lance.lake.data_requests import normalise_mode, read_request, require_table_id
 from penstock.formats.lance.lake.dataset_access import TableAbout
-from penstock.formats.lance.lake.errors import in_lance
+from penstock.formats.lance.lake.errors import to_lance_error
 from penstock.model.transactions import PREFIX
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
                 if mode == "create":
                     raise
         raise ConcurrentModificationError(
-            f"{table_name(require_table_id(parsed_request.id))} was created and dropped by others during "
+            f"{format_table_name(require_table_id(parsed_request.id))} "
+            "was created and dropped by others during "
             "every try; try again"
         )
 
@@ -100,7 +101,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             elif mode == "create":
                 raise _table_exists_error(table)
             else:
-                version = self._write(request, rows, mode) if mode == "overwrite" else None
+                version = self._write_rows(request, rows, mode) if mode == "overwrite" else None
         return CreateTableResponse(
             location=target_table.location, version=version, properties=target_table.properties
         )
@@ -108,14 +109,14 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
     def insert_into_table(self, request: Any, request_data: bytes) -> InsertIntoTableResponse:
         parsed_request = read_request(InsertIntoTableRequest, request)
         mode = normalise_mode(parsed_request.mode, "append", "append", "overwrite")
-        with self.of_table(parsed_request):
+        with self.check_table_first(parsed_request):
             rows = read_rows(request_data)
-        version = self._write(parsed_request, rows, mode, parsed_request.branch)
+        version = self._write_rows(parsed_request, rows, mode, parsed_request.branch)
         return InsertIntoTableResponse(num_inserted_rows=rows.num_rows, version=version)
 
     def merge_insert_into_table(self, request: Any, request_data: bytes) -> MergeInsertIntoTableResponse:
         parsed_request = read_request(MergeInsertIntoTableRequest, request)
-        with self.of_table(parsed_request):
+        with self.check_table_first(parsed_request):
             if not parsed_request.on:
                 raise InvalidInputError("'on' must name the columns by which rows are matched")
             rows, limit = read_rows(request_data), _parse_duration(parsed_request.timeout)
@@ -180,7 +181,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             )
 
     @contextmanager
-    def of_table(self, request: TableAbout) -> Iterator[None]:
+    def check_table_first(self, request: TableAbout) -> Iterator[None]:
         """What a request gets wrong is told after that its table is not there, as by Lance's own server."""
         try:
             yield
@@ -188,7 +189,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             self.table_exists(TableExistsRequest(id=require_table_id(request.id)))
             raise
 
-    def _write(self, request: TableAbout, rows: pa.Table, mode: str, branch: str | None = None) -> int:
+    def _write_rows(self, request: TableAbout, rows: pa.Table, mode: str, branch: str | None = None) -> int:
         """Rows into a table that is there; its new version."""
         with self.open_to_write(request, branch) as dataset:
             dataset.insert(rows, mode=mode)
@@ -199,16 +200,16 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         table = require_table_id(request.id)
         declaring = DeclareTableRequest(id=table, properties=request.properties)
         try:
-            with self.at_once(f"create {table_name(table)}") as inside:
+            with self.commit_at_once(f"create {format_table_name(table)}") as inside:
                 inside.declare_table(declaring)
                 return inside._write_first(table, rows)
         except CommitConflict as conflict:
             raise _table_exists_error(table) from conflict
         except PenstockError as problem:
-            raise in_lance(problem) from problem
+            raise to_lance_error(problem) from problem
 
     @contextmanager
-    def at_once(self, message: str) -> Iterator[DataOperations]:
+    def commit_at_once(self, message: str) -> Iterator[DataOperations]:
         """A namespace whose commits land as one at the end."""
         if self.branch is None or self.branch.startswith(PREFIX):
             yield self
@@ -220,7 +221,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         """The first rows of a table that is declared."""
         import lance
 
-        with lance_work(self, table) as namespace:
+        with watch_lance_work(self, table) as namespace:
             try:
                 dataset = lance.write_dataset(
                     rows, namespace_client=_DeclaredTable(namespace), table_id=table, mode="create"
@@ -242,7 +243,7 @@ class _DeclaredTable(WatchedNamespace):
 
 
 def _table_exists_error(table: list[str]) -> TableAlreadyExistsError:
-    return TableAlreadyExistsError(f"the table {table_name(table)} already exists")
+    return TableAlreadyExistsError(f"the table {format_table_name(table)} already exists")
 
 
 def _parse_duration(text: str | None) -> timedelta | None:

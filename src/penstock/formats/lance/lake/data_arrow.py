@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from lance_namespace import InvalidInputError, LanceNamespaceError
 
 from penstock.errors import TooLarge
-from penstock.formats.lance.lake.unpacked_sizes import FILE_MAGIC, UnreadableRows, unpacked_size
+from penstock.formats.lance.lake.unpacked_sizes import FILE_MAGIC, UnreadableRows, measure_unpacked_size
 
 QUERY_MAX_BYTES: Final = 512 * 1024 * 1024
 """Of the rows that a query gives."""
@@ -31,7 +31,7 @@ def read_rows(data: bytes | None) -> pa.Table:
 def check_unpacked_size(data: bytes, size_max_bytes: int) -> None:
     """``TooLarge`` if rows are larger, once they are unpacked. They are not unpacked for that."""
     try:
-        size = unpacked_size(data)
+        size = measure_unpacked_size(data)
     except UnreadableRows as problem:
         raise InvalidInputError(f"the rows are not an Arrow IPC stream: {problem}") from None
     if size > size_max_bytes:

@@ -21,7 +21,7 @@ from lance_namespace import (
 )
 
 from penstock.formats.lance.lake.data_requests import read_request
-from penstock.formats.lance.lake.data_types import arrow_type, json_schema
+from penstock.formats.lance.lake.data_types import parse_arrow_type, write_json_schema
 from penstock.formats.lance.lake.dataset_access import DatasetAccess
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ColumnOperations(DatasetAccess):
         with self.open_dataset(DescribeTableRequest(id=table), branch, version) as dataset:
             counted = dataset.stats.dataset_stats()
             return {
-                "schema": json_schema(dataset.schema),
+                "schema": write_json_schema(dataset.schema),
                 "stats": {name: counted[name] for name in ("num_deleted_rows", "num_fragments")},
             }
 
@@ -70,7 +70,7 @@ class ColumnOperations(DatasetAccess):
             if alteration.nullable is not None:
                 change["nullable"] = alteration.nullable
             if alteration.data_type is not None:
-                change["data_type"] = arrow_type(alteration.data_type)
+                change["data_type"] = parse_arrow_type(alteration.data_type)
             if len(change) == 1:
                 raise InvalidInputError(f"no change is given for '{alteration.path}'")
             changes.append(change)
@@ -106,11 +106,11 @@ class ColumnOperations(DatasetAccess):
             raise UnsupportedOperationError("'replace' must be the same for all fields of one request")
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             dataset.update_field_metadata(updates, replace=replaces.pop())
-            fields = {path: _field_metadata(dataset, path) for path in updates}
+            fields = {path: _read_field_metadata(dataset, path) for path in updates}
             return UpdateFieldMetadataResponse(version=dataset.version, fields=fields)
 
 
-def _field_metadata(dataset: LanceDataset, path: str) -> dict[str, str]:
+def _read_field_metadata(dataset: LanceDataset, path: str) -> dict[str, str]:
     """The metadata of a field."""
     field: Any = dataset.lance_schema.field(path)
     noted = field.to_arrow().metadata if field is not None else None

@@ -105,7 +105,7 @@ class WatchedNamespace(LanceNamespace):
         self._read: LanceNamespaceError | None = None
 
     @property
-    def refusal(self) -> LanceNamespaceError | None:
+    def last_refusal(self) -> LanceNamespaceError | None:
         """The last refusal. A refused version comes first, because Lance reads again after it."""
         return self._write or self._read
 
@@ -141,7 +141,7 @@ class WatchedNamespace(LanceNamespace):
 
 
 @contextmanager
-def lance_work(
+def watch_lance_work(
     namespace: LanceNamespace, table: list[str], branch: str | None = None
 ) -> Iterator[WatchedNamespace]:
     """Work that Lance does on a table, or one of Lance's own branches of it, through a namespace.
@@ -164,8 +164,8 @@ def lance_work(
 def _translate_error(
     error: Exception, watched: WatchedNamespace, table: list[str], branch: str | None
 ) -> LanceNamespaceError:
-    if watched.refusal is not None:
-        return watched.refusal
+    if watched.last_refusal is not None:
+        return watched.last_refusal
     text = (
         str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
     )
@@ -179,7 +179,7 @@ def _translate_error(
         return _storage_error(text, table)
     for pattern, code in _MEANINGS:
         if pattern.search(text):
-            return _make_error(code, table, _error_text(code, text, watched, table, branch))
+            return _make_error(code, table, _choose_error_text(code, text, watched, table, branch))
     is_of_python = not _SOURCE.search(text)  # of the library's wrapper, which looks at what it is given
     if is_of_python and isinstance(error, ValueError | TypeError | LookupError | OverflowError):
         return _make_error(ErrorCode.INVALID_INPUT, table, text)
@@ -192,7 +192,7 @@ def _storage_error(text: str, table: list[str]) -> LanceNamespaceError:
         return _make_error(
             ErrorCode.PERMISSION_DENIED, table, "access to the storage of this table is denied"
         )
-    if is_full(text):
+    if is_storage_full(text):
         storage_full = "the storage of this table has no room left: free space there, then try again"
         return _make_error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
     kind = _NETWORK.search(text)
@@ -201,7 +201,7 @@ def _storage_error(text: str, table: list[str]) -> LanceNamespaceError:
     return _make_error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
 
 
-def is_full(text: str) -> bool:
+def is_storage_full(text: str) -> bool:
     """Whether Lance says that storage has no room left."""
     return _NO_ROOM.search(text) is not None
 
@@ -220,7 +220,7 @@ _DECLARED: Final = (
 )
 
 
-def _error_text(
+def _choose_error_text(
     code: ErrorCode, text: str, watched: WatchedNamespace, table: list[str], branch: str | None
 ) -> str:
     """Lance's message, or a better one where more is known here."""
@@ -243,12 +243,12 @@ def _is_only_declared(watched: WatchedNamespace, table: list[str]) -> bool:
 
 
 def _make_error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
-    error: Any = from_error_code(code, f"{table_name(table)}: {shorten_message(text)}")
+    error: Any = from_error_code(code, f"{format_table_name(table)}: {shorten_message(text)}")
     assert isinstance(error, LanceNamespaceError)
     return error
 
 
-def table_name(table: list[str]) -> str:
+def format_table_name(table: list[str]) -> str:
     """The name of a table for messages."""
     return ".".join(table)
 

@@ -21,10 +21,10 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.index_content import IndexContent
 
-from penstock.formats.lance.lake.data_errors import table_name
+from penstock.formats.lance.lake.data_errors import format_table_name
 from penstock.formats.lance.lake.data_requests import read_request, require_table_id
 from penstock.formats.lance.lake.dataset_access import DatasetAccess
-from penstock.formats.lance.lake.paths import page_size
+from penstock.formats.lance.lake.paths import parse_page_size
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -56,7 +56,7 @@ class IndexOperations(DatasetAccess):
     """What is done with indexes."""
 
     def create_table_index(self, request: Any) -> CreateTableIndexResponse:
-        self._create(read_request(CreateTableIndexRequest, request))
+        self._create_index(read_request(CreateTableIndexRequest, request))
         return CreateTableIndexResponse()
 
     def create_table_scalar_index(self, request: Any) -> CreateTableScalarIndexResponse:
@@ -66,7 +66,7 @@ class IndexOperations(DatasetAccess):
                 f"'{parsed_request.index_type}' is not a scalar index type; the types are: "
                 f"{', '.join(SCALAR)}"
             )
-        self._create(parsed_request)
+        self._create_index(parsed_request)
         return CreateTableScalarIndexResponse()
 
     def list_table_indices(self, request: Any) -> ListTableIndicesResponse:
@@ -81,7 +81,7 @@ class IndexOperations(DatasetAccess):
             ]
             page = [
                 _describe_index(dataset, index_description)
-                for index_description in rest[: page_size(parsed_request.limit)]
+                for index_description in rest[: parse_page_size(parsed_request.limit)]
             ]
             more = page[-1].index_name if page and len(rest) > len(page) else None
             return ListTableIndicesResponse(indexes=page, page_token=more)
@@ -90,7 +90,7 @@ class IndexOperations(DatasetAccess):
         parsed_request = read_request(DescribeTableIndexStatsRequest, request)
         name = _check_index_name(parsed_request.index_name)
         with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
-            _require(dataset, require_table_id(parsed_request.id), name)
+            _require_index(dataset, require_table_id(parsed_request.id), name)
             index_stats = dataset.stats.index_stats(name)
             metric = next(
                 (index["metric_type"] for index in index_stats["indices"] if "metric_type" in index), None
@@ -107,25 +107,29 @@ class IndexOperations(DatasetAccess):
         parsed_request = read_request(DropTableIndexRequest, request)
         name = _check_index_name(parsed_request.index_name)
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
-            _require(dataset, require_table_id(parsed_request.id), name)
+            _require_index(dataset, require_table_id(parsed_request.id), name)
             dataset.drop_index(name)
         return DropTableIndexResponse()
 
-    def _create(self, request: CreateTableIndexRequest) -> None:
+    def _create_index(self, request: CreateTableIndexRequest) -> None:
         kind = _normalise_kind(request.index_type)
         with self.open_to_write(request, request.branch) as dataset:
             name = request.name or f"{request.column}_idx"
             if any(index.name == name for index in dataset.describe_indices()):
                 raise TableIndexAlreadyExistsError(
-                    f"{table_name(require_table_id(request.id))} already has an index '{name}'"
+                    f"{format_table_name(require_table_id(request.id))} already has an index '{name}'"
                 )
             if kind in SCALAR:
                 scalar: Any = kind
                 dataset.create_scalar_index(
-                    request.column, scalar, name=request.name, replace=False, **_set_fields(request, _OF_TEXT)
+                    request.column,
+                    scalar,
+                    name=request.name,
+                    replace=False,
+                    **_list_set_fields(request, _OF_TEXT),
                 )
             elif kind in VECTOR:
-                more = _set_fields(request, _OF_VECTORS)
+                more = _list_set_fields(request, _OF_VECTORS)
                 if request.max_iterations is not None:
                     more["max_iters"] = request.max_iterations
                 metric = request.distance_type or "l2"
@@ -144,7 +148,7 @@ def _normalise_kind(name: str) -> str:
     return {"LABELLIST": "LABEL_LIST", "BLOOM_FILTER": "BLOOMFILTER", "ZONE_MAP": "ZONEMAP"}.get(kind, kind)
 
 
-def _set_fields(request: CreateTableIndexRequest, names: tuple[str, ...]) -> dict[str, Any]:
+def _list_set_fields(request: CreateTableIndexRequest, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(request, name) for name in names if getattr(request, name) is not None}
 
 
@@ -154,9 +158,9 @@ def _check_index_name(name: str | None) -> str:
     return name
 
 
-def _require(dataset: LanceDataset, table: list[str], name: str) -> None:
+def _require_index(dataset: LanceDataset, table: list[str], name: str) -> None:
     if not any(index.name == name for index in dataset.describe_indices()):
-        raise TableIndexNotFoundError(f"{table_name(table)} has no index '{name}'")
+        raise TableIndexNotFoundError(f"{format_table_name(table)} has no index '{name}'")
 
 
 def _describe_index(dataset: LanceDataset, index: Any) -> IndexContent:

@@ -53,7 +53,7 @@ class QueryOperations(DatasetAccess):
         """Write the rows to a file, as an Arrow IPC file."""
         parsed_request = read_request(QueryTableRequest, request)
         with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
-            write_rows(scanner(dataset, parsed_request).to_reader(), sink)
+            write_rows(open_scanner(dataset, parsed_request).to_reader(), sink)
 
     def explain_table_query_plan(self, request: Any) -> str:
         parsed_request = read_request(ExplainTableQueryPlanRequest, request)
@@ -61,19 +61,21 @@ class QueryOperations(DatasetAccess):
         with self.open_dataset(
             parsed_request, parsed_request.branch or query.branch, query.version
         ) as dataset:
-            return str(scanner(dataset, query).explain_plan(verbose=bool(parsed_request.verbose)))
+            return str(open_scanner(dataset, query).explain_plan(verbose=bool(parsed_request.verbose)))
 
     def analyze_table_query_plan(self, request: Any) -> str:
         parsed_request = read_request(AnalyzeTableQueryPlanRequest, request)
         with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
-            return str(scanner(dataset, parsed_request).analyze_plan())
+            return str(open_scanner(dataset, parsed_request).analyze_plan())
 
 
-def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> LanceScanner:
+def open_scanner(
+    dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest
+) -> LanceScanner:
     """What reads the rows that a query wants."""
-    nearest = _nearest_search(dataset, query)
+    nearest = _make_nearest_search(dataset, query)
     return dataset.scanner(
-        columns=_query_columns(query),
+        columns=_list_query_columns(query),
         filter=query.filter or None,
         # Of several vectors, each has its own nearest rows.
         limit=None if nearest is not None and query.vector.multi_vector else query.k,
@@ -86,7 +88,7 @@ def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryP
     )
 
 
-def _query_columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
+def _list_query_columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
     if query.columns is None:
         return None
     names, aliases = query.columns.column_names, query.columns.column_aliases
@@ -95,7 +97,7 @@ def _query_columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> A
     return aliases if aliases is not None else names
 
 
-def _nearest_search(
+def _make_nearest_search(
     dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest
 ) -> dict[str, Any] | None:
     """The search for neighbours, if there is a vector: an empty one is none."""
@@ -107,7 +109,7 @@ def _nearest_search(
     if several and query.offset:
         raise UnsupportedOperationError("an offset cannot be used with several vectors")
     search: dict[str, Any] = {
-        "column": query.vector_column or _only_vector(dataset),
+        "column": query.vector_column or _find_only_vector_column(dataset),
         "q": single or several,
         "k": query.k + (query.offset or 0),
         "metric": query.distance_type,
@@ -124,7 +126,7 @@ def _nearest_search(
     return {name: value for name, value in search.items() if value is not None}
 
 
-def _only_vector(dataset: LanceDataset) -> str:
+def _find_only_vector_column(dataset: LanceDataset) -> str:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     names = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
@@ -148,10 +150,14 @@ def _make_text_query(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) ->
             columns = [printed["column"]] if printed["column"] else columns
             text = printed["terms"].replace('\\"', '"').replace("\\\\", "\\")
         return {"query": text, "columns": columns} if columns else text
-    return None if full_text.structured_query is None else _full_text_query(full_text.structured_query.query)
+    return (
+        None
+        if full_text.structured_query is None
+        else _parse_full_text_query(full_text.structured_query.query)
+    )
 
 
-def _full_text_query(query: FtsQuery) -> FullTextQuery:
+def _parse_full_text_query(query: FtsQuery) -> FullTextQuery:
     from lance.query import BooleanQuery, BoostQuery, Occur, PhraseQuery
 
     match_queries = [
@@ -164,26 +170,29 @@ def _full_text_query(query: FtsQuery) -> FullTextQuery:
             "a structured query must be one of match, phrase, boost, multi_match and boolean"
         )
     if query.match is not None:
-        return _match_query(query.match)
+        return _parse_match_query(query.match)
     if query.phrase is not None:
         column = _require_column(query.phrase.column)
         return PhraseQuery(query.phrase.terms, column, slop=query.phrase.slop or 0)
     if query.boost is not None:
-        positive, negative = _full_text_query(query.boost.positive), _full_text_query(query.boost.negative)
+        positive, negative = (
+            _parse_full_text_query(query.boost.positive),
+            _parse_full_text_query(query.boost.negative),
+        )
         factor = 0.5 if query.boost.negative_boost is None else float(query.boost.negative_boost)
         return BoostQuery(positive, negative, negative_boost=factor)
     if query.multi_match is not None:
         return BooleanQuery(
-            [(Occur.SHOULD, _match_query(query)) for query in query.multi_match.match_queries]
+            [(Occur.SHOULD, _parse_match_query(query)) for query in query.multi_match.match_queries]
         )
     assert query.boolean is not None
     clauses = [(Occur.MUST, fts_query) for fts_query in query.boolean.must]
     clauses += [(Occur.MUST_NOT, fts_query) for fts_query in query.boolean.must_not]
     clauses += [(Occur.SHOULD, fts_query) for fts_query in query.boolean.should]
-    return BooleanQuery([(occur, _full_text_query(clause)) for occur, clause in clauses])
+    return BooleanQuery([(occur, _parse_full_text_query(clause)) for occur, clause in clauses])
 
 
-def _match_query(query: MatchQuery) -> FullTextQuery:
+def _parse_match_query(query: MatchQuery) -> FullTextQuery:
     from lance.query import FullTextOperator, MatchQuery
 
     operator = (query.operator or "or").lower()

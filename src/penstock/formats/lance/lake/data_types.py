@@ -24,21 +24,21 @@ _SCALE: Final = 1000
 """Of a decimal, digits and those after the point are one number: 10002 for ten and two."""
 
 
-def json_schema(schema: pa.Schema) -> Json:
+def write_json_schema(schema: pa.Schema) -> Json:
     """A table's schema."""
-    json_object: Json = {"fields": [_json_field(field) for field in schema]}
-    return json_object | _json_metadata(schema.metadata)
+    json_object: Json = {"fields": [_write_json_field(field) for field in schema]}
+    return json_object | _write_json_metadata(schema.metadata)
 
 
-def _json_field(field: pa.Field) -> Json:
-    json_object = {"name": field.name, "nullable": field.nullable, "type": json_type(field.type)}
-    return json_object | _json_metadata(field.metadata)
+def _write_json_field(field: pa.Field) -> Json:
+    json_object = {"name": field.name, "nullable": field.nullable, "type": write_json_type(field.type)}
+    return json_object | _write_json_metadata(field.metadata)
 
 
-def json_type(kind: pa.DataType) -> Json:
+def write_json_type(kind: pa.DataType) -> Json:
     """A type. Units of times, and indices of dictionaries, are not told."""
     if pa.types.is_dictionary(kind):
-        return json_type(kind.value_type)
+        return write_json_type(kind.value_type)
     if pa.types.is_decimal(kind):
         return {"type": str(kind).partition("(")[0], "length": kind.precision * _SCALE + kind.scale}
     if pa.types.is_fixed_size_binary(kind):
@@ -46,28 +46,28 @@ def json_type(kind: pa.DataType) -> Json:
     if pa.types.is_fixed_size_list(kind):
         return {
             "type": "fixed_size_list",
-            "fields": [_json_field(kind.value_field)],
+            "fields": [_write_json_field(kind.value_field)],
             "length": kind.list_size,
         }
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
         name = "list" if pa.types.is_list(kind) else "large_list"
-        return {"type": name, "fields": [_json_field(kind.value_field)]}
+        return {"type": name, "fields": [_write_json_field(kind.value_field)]}
     if pa.types.is_map(kind):
         inside = pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
-        return {"type": "map", "fields": [_json_field(inside)]}
+        return {"type": "map", "fields": [_write_json_field(inside)]}
     if pa.types.is_struct(kind):
-        return {"type": "struct", "fields": [_json_field(field) for field in kind]}
+        return {"type": "struct", "fields": [_write_json_field(field) for field in kind]}
     name = str(kind).partition("[")[0]
     return {"type": _PLAIN.get(name, name)}
 
 
-def arrow_type(type_spec: Any) -> pa.DataType:
+def parse_arrow_type(type_spec: Any) -> pa.DataType:
     """The type that a request names; ``InvalidInputError`` if there is none. Times are in microseconds."""
     type_spec = {"type": type_spec} if isinstance(type_spec, str) else type_spec
     try:
         name, length = type_spec["type"], type_spec.get("length")
         inside = [
-            pa.field(field["name"], arrow_type(field["type"]), field.get("nullable", True))
+            pa.field(field["name"], parse_arrow_type(field["type"]), field.get("nullable", True))
             for field in type_spec.get("fields") or ()
         ]
         match name:
@@ -96,7 +96,7 @@ def arrow_type(type_spec: Any) -> pa.DataType:
         raise InvalidInputError(f"there is no type {type_spec!r}") from None
 
 
-def _json_metadata(metadata: dict[bytes, bytes] | None) -> Json:
+def _write_json_metadata(metadata: dict[bytes, bytes] | None) -> Json:
     if not metadata:
         return {}
     return {"metadata": {name.decode(): value.decode(errors="replace") for name, value in metadata.items()}}

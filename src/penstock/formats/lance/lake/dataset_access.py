@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from lance_namespace import LanceNamespace
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.lance.lake.data_errors import lance_work
+from penstock.formats.lance.lake.data_errors import watch_lance_work
 from penstock.formats.lance.lake.data_requests import require_table_id
-from penstock.formats.lance.lake.errors import in_lance
+from penstock.formats.lance.lake.errors import to_lance_error
 from penstock.formats.lance.names import check_ref_name, lance_branch_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class DatasetAccess(LanceNamespace):
         try:
             self.require_branch()
         except PenstockError as problem:
-            raise in_lance(problem) from problem
+            raise to_lance_error(problem) from problem
 
     @contextmanager
     def open_to_write(
@@ -73,7 +73,7 @@ class DatasetAccess(LanceNamespace):
         on_main = not lance_branch_name(branch)
         if not on_main:
             _check_own_branch(str(branch))
-        with lance_work(self, table, None if on_main else branch) as namespace:
+        with watch_lance_work(self, table, None if on_main else branch) as namespace:
             dataset = lance.dataset(
                 namespace_client=namespace,
                 table_id=table,
@@ -88,4 +88,4 @@ def _check_own_branch(name: str) -> None:
     try:
         check_ref_name(name, "branch")
     except InvalidRequest as problem:
-        raise in_lance(problem) from problem
+        raise to_lance_error(problem) from problem

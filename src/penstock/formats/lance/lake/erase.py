@@ -29,50 +29,56 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.erasure import (
     REUSED,
     SYSTEM,
-    first_version,
-    fragments_with_deletions,
-    fragments_with_old_columns,
-    index_names,
+    count_fragments_with_deletions,
+    count_fragments_with_old_columns,
+    list_index_names,
+    make_first_version,
 )
 from penstock.formats.lance.intents import EraseStep, NumberedStep, Steps, encode_steps
 from penstock.formats.lance.lake.lance_requirement import require_lance
 from penstock.formats.lance.lake.leftovers import is_data
-from penstock.formats.lance.lake.manifest_files import ManifestFiles, spellings
-from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
-from penstock.formats.lance.lake.retained_tables import tables_at
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, list_spellings
+from penstock.formats.lance.lake.removed_rows import RemovedRows, list_stale_indexes
+from penstock.formats.lance.lake.retained_tables import list_tables_at
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.names import MAIN, staged_name
+from penstock.formats.lance.names import MAIN, make_staged_path
 from penstock.formats.lance.relocation import (
     INDEX_NAME,
     INDEX_VERSION,
     UnknownPlacement,
     check_movable,
-    index_id,
+    make_index_id,
 )
 from penstock.formats.lance.state import (
     NAME,
     LanceState,
     LanceTableVersion,
     LanceVersionReader,
-    folder_at,
+    decode_state,
     is_managed,
-    state_of,
+    make_folder_url,
 )
-from penstock.kernel.objects import content_of
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.objects import read_content
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, dated_states_of, leftovers_of
+from penstock.lake.erase import (
+    FirstVersionKept,
+    LeftoverFiles,
+    TableHolder,
+    list_dated_states,
+    make_leftover_files,
+)
 from penstock.lake.lake import Lake
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 from penstock.model.references import Kind
-from penstock.storage.locations import normalise
+from penstock.storage.locations import normalise_location
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
@@ -105,10 +111,10 @@ class LanceErasure:
 
     @property
     def content(self) -> LanceTable:
-        return self._read_table(self._kernel.references.get(self._branch).head)
+        return self._read_table(self._kernel.references.get_reference(self._branch).head)
 
     def _read_table(self, commit: ObjectId) -> LanceTable:
-        content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        content = read_content(self._kernel.objects, self._kernel.read_state(commit).get(self._key.encode()))
         if not isinstance(content, LanceTable) or not is_managed(content):
             raise KeyNotFound(
                 f"the Lance table '{self._key}' no longer exists on '{self._branch}'", key=str(self._key)
@@ -117,22 +123,22 @@ class LanceErasure:
 
     @property
     def _place(self) -> Place:
-        return self._lake.places.at(self.content.location)
+        return self._lake.places.open_place(self.content.location)
 
     @property
     def _state(self) -> LanceState:
-        return state_of(self.content)
+        return decode_state(self.content)
 
     def _read_newest_manifest(self) -> tuple[Manifest, str]:
         """The newest version, and the folder that it is at."""
         content = self.content
-        newest = LanceVersionReader(self._kernel.objects, state_of(content)).newest()
+        newest = LanceVersionReader(self._kernel.objects, decode_state(content)).find_newest()
         if newest is None:
             raise TableStateRefused(
                 f"'{self._key}' is declared, but has no rows that could be erased", key=str(self._key)
             )
-        manifest = self._parts.manifests.manifest(content.location, MAIN, *newest)
-        return manifest, folder_at(content.location, newest[1].chain)
+        manifest = self._parts.manifests.read_manifest(content.location, MAIN, *newest)
+        return manifest, make_folder_url(content.location, newest[1].chain)
 
     def require_erasable(self) -> None:
         """``ManagedElsewhere`` for a table of another lake, ``OutOfSync`` for one whose folder has what the
@@ -141,26 +147,26 @@ class LanceErasure:
         self._parts.ownership.require_own_or_free(content)
         self._parts.folder_check.require_in_sync(self._key, content, is_default=True)
 
-    def _table_rewrite(self) -> TableRewrite:
+    def _make_table_rewrite(self) -> TableRewrite:
         require_lance()
         from penstock.formats.lance.lake.table_rewrite import TableRewrite
 
         return TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
 
-    def latest_version(self) -> int:
+    def read_latest_version(self) -> int:
         return self._state.newest
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         """Whether a branch has versions of the table that the default branch does not have."""
-        return isinstance(content, LanceTable) and state_of(content).owner != b""
+        return isinstance(content, LanceTable) and decode_state(content).owner != b""
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:
+    def find_holders(self, first: int | None) -> Iterator[TableHolder]:
         """Lance's own branches and tags of the table, and tables that share files with it."""
         versions = LanceVersionReader(self._kernel.objects, self._state)
-        for name in versions.branches():
+        for name in versions.list_branches():
             way = "it has versions of its own; delete it (delete_table_branch of the Lance namespace)"
             yield TableHolder(f"Lance's own branch '{name}' of the table", False, way)
-        for name, tag in versions.tags().items():
+        for name, tag in versions.list_tags().items():
             if first is None or tag.version < first:
                 way = (
                     "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well"
@@ -169,10 +175,10 @@ class LanceErasure:
         yield from self._find_sharing_tables()
 
     def _find_sharing_tables(self) -> Iterator[TableHolder]:
-        location = normalise(self.content.location)
-        yield from clones_of(self._lake, location)
-        sweep = self._sweep(dry_run=True)
-        sweep.look()
+        location = normalise_location(self.content.location)
+        yield from find_clones(self._lake, location)
+        sweep = self._make_sweep(dry_run=True)
+        sweep.read_retained_tables()
         table = sweep.kept.tables.get(location)
         for base in sorted(table.bases) if table is not None else ():
             way = (
@@ -183,26 +189,26 @@ class LanceErasure:
 
     # -- a moment --------------------------------------------------------------------------------------------
 
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+    def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         """Let history begin with a state that the table had: with which version. ``None`` if that is the
         table's first."""
         assert isinstance(start, LanceTable)
-        self._start = start if state_of(start).newest > 1 else None
+        self._start = start if decode_state(start).newest > 1 else None
         return self._first_kept_version
 
     @property
     def _first_kept_version(self) -> int | None:
         """The version with which history is to begin, if that is one of the table's past."""
-        return None if self._start is None else state_of(self._start).newest
+        return None if self._start is None else decode_state(self._start).newest
 
-    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool:
+    def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool:
         """Whether a branch or transaction is at the version with which history is to begin, and nothing was
         written there: what is written next would not be told from what was written before the moment."""
         assert isinstance(content, LanceTable)
-        state = state_of(content)
+        state = decode_state(content)
         return (
             state.first < first_version
             and not state.owner
@@ -210,14 +216,14 @@ class LanceErasure:
             and state.newest <= first_version
         )
 
-    def _removed_rows(self, number: int, version: LanceTableVersion) -> RemovedRows:
+    def _read_removed_rows(self, number: int, version: LanceTableVersion) -> RemovedRows:
         """What a version of the default branch holds of rows that were removed before it."""
-        return RemovedRows.of(*self._read(number, version))
+        return RemovedRows.from_manifest(*self._read_manifest(number, version))
 
-    def _read(self, number: int, version: LanceTableVersion) -> tuple[Manifest, str]:
+    def _read_manifest(self, number: int, version: LanceTableVersion) -> tuple[Manifest, str]:
         """A version of the default branch, and the folder that it is at."""
         location = self.content.location
-        return self._parts.manifests.manifest(location, MAIN, number, version), folder_at(
+        return self._parts.manifests.read_manifest(location, MAIN, number, version), make_folder_url(
             location, version.chain
         )
 
@@ -226,51 +232,54 @@ class LanceErasure:
         is to be made."""
         if self._start is None:
             return None
-        newest = LanceVersionReader(self._kernel.objects, state_of(self._start)).newest()
+        newest = LanceVersionReader(self._kernel.objects, decode_state(self._start)).find_newest()
         assert newest is not None
-        return self._removed_rows(*newest)
+        return self._read_removed_rows(*newest)
 
     # -- before anything goes --------------------------------------------------------------------------------
 
-    def files_to_rewrite(self) -> int:
+    def count_files_to_rewrite(self) -> int:
         """How many fragments hold deleted rows or columns beside others.
 
         ``UnsupportedFeature`` if the table has something that cannot be written anew here.
         """
-        self._require_known(self._table_rewrite())
-        columns, deletions = self._to_rewrite()
+        self._require_known(self._make_table_rewrite())
+        columns, deletions = self._count_fragments_to_rewrite()
         return columns or deletions
 
-    def _to_rewrite(self) -> tuple[int, int]:
+    def _count_fragments_to_rewrite(self) -> tuple[int, int]:
         """How many fragments are written anew because of columns that they hold, or else because of rows."""
         manifest, folder = self._read_newest_manifest()
         removed = self._find_rows_removed_before()
         if removed is None:
-            columns, deletions = fragments_with_old_columns(manifest), fragments_with_deletions(manifest)
+            columns, deletions = (
+                count_fragments_with_old_columns(manifest),
+                count_fragments_with_deletions(manifest),
+            )
         else:
-            columns, deletions = removed.to_rewrite(manifest, folder)
+            columns, deletions = removed.count_fragments_to_rewrite(manifest, folder)
         return len(manifest.fragments) if columns else 0, deletions
 
-    def rewrite(self) -> int:
+    def rewrite_files(self) -> int:
         """Write fragments anew that hold deleted rows or columns, and all indexes; how many fragments.
 
         ``UnsupportedFeature`` if the table has something that cannot be written anew here.
         """
-        rewriting = self._table_rewrite()
-        count = self.files_to_rewrite()
+        rewriting = self._make_table_rewrite()
+        count = self.count_files_to_rewrite()
         for _ in range(TRIES_MAX):
-            columns, deletions = self._to_rewrite()
+            columns, deletions = self._count_fragments_to_rewrite()
             try:
                 if columns:
                     rewriting.write_rows()
                 elif deletions:
-                    rewriting.compact()
+                    rewriting.compact_fragments()
                 else:
                     self._make_indexes(rewriting)
                     return count
             except (CommitConflict, VersionTaken):
                 continue
-        raise self._overtaken_error()
+        raise self._make_overtaken_error()
 
     def _require_known(self, rewriting: TableRewrite) -> None:
         """``UnsupportedFeature`` for a table in which values may be where nobody looks for them here."""
@@ -280,41 +289,41 @@ class LanceErasure:
             check_movable(manifest)
         except UnknownPlacement as problem:
             why = f"it {problem}; write its rows to a new table, and drop this one"
-        own = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
+        own = {index.get_text(INDEX_NAME) or "" for index in manifest.indexes}
         if others := sorted(name for name in own if name.startswith(SYSTEM) and name != REUSED):
             why = f"it has a system index '{others[0]}' of Lance, which may contain rows"
         if why:
             raise UnsupportedFeature(f"'{self._key}' cannot be erased: {why}", key=str(self._key))
-        if names := self._indexes_to_make(manifest):
+        if names := self._list_indexes_to_make(manifest):
             rewriting.check_indexes(names)
 
-    def _indexes_to_make(self, manifest: Manifest) -> list[str]:
+    def _list_indexes_to_make(self, manifest: Manifest) -> list[str]:
         """The names of the indexes that are made anew: all, or those that may have values of rows which were
         removed before a moment."""
         if self._first_kept_version is None:
-            return index_names(manifest)
-        return stale_indexes(
+            return list_index_names(manifest)
+        return list_stale_indexes(
             manifest, self._first_kept_version, LanceVersionReader(self._kernel.objects, self._state)
         )
 
     def _make_indexes(self, rewriting: TableRewrite) -> None:
-        for name in self._indexes_to_make(self._read_newest_manifest()[0]):
-            rewriting.make_index(name)
+        for name in self._list_indexes_to_make(self._read_newest_manifest()[0]):
+            rewriting.create_index(name)
         manifest, _ = self._read_newest_manifest()
-        self._sound = manifest.version, frozenset(map(index_id, manifest.indexes))
+        self._sound = manifest.version, frozenset(map(make_index_id, manifest.indexes))
 
     def _are_indexes_sound(self, manifest: Manifest) -> bool:
         """Whether all indexes of a version are those that were made anew, or were made after that."""
         if self._first_kept_version is not None:
-            return not self._indexes_to_make(manifest)
+            return not self._list_indexes_to_make(manifest)
         assert self._sound is not None
         version, made = self._sound
         return all(
-            index_id(index) in made or (index.number(INDEX_VERSION) or 0) >= version
+            make_index_id(index) in made or (index.get_number(INDEX_VERSION) or 0) >= version
             for index in manifest.indexes
         )
 
-    def settle(self, erase: str) -> FirstVersionKept:
+    def commit_first_version(self, erase: str) -> FirstVersionKept:
         """Commit the version with which the history begins, once however often it is asked; its number.
 
         Where history begins in the past, the version says only so, and gives a later erase one to begin with
@@ -323,25 +332,29 @@ class LanceErasure:
         for _ in range(TRIES_MAX):
             manifest, folder = self._read_newest_manifest()
             if not self._are_indexes_sound(manifest):  # an index came that others made of an earlier version
-                self.rewrite()
+                self.rewrite_files()
                 continue
             try:
                 content, is_new = self._commit_first(manifest, folder, erase)
                 if self._first_kept_version is not None:
                     return FirstVersionKept(self._first_kept_version)
-                is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
-                first = state_of(content).first
+                is_clean = not count_fragments_with_deletions(
+                    manifest
+                ) and not count_fragments_with_old_columns(manifest)
+                first = decode_state(content).first
                 return FirstVersionKept(first, content=content if is_new and is_clean else None)
             except VersionTaken:
                 continue
-        raise self._overtaken_error()
+        raise self._make_overtaken_error()
 
     def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
         content, time_us = self.content, self._kernel.clock()
         uuid = str(UUID(erase))
-        first = first_version(manifest, folder, content.location, uuid, time_us, self._first_kept_version)
-        data = first.pack(self._lake.moved)
-        name = staged_name("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
+        first = make_first_version(
+            manifest, folder, content.location, uuid, time_us, self._first_kept_version
+        )
+        data = first.encode(self._lake.moved)
+        name = make_staged_path("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
         try:
             self._place.create(name, data)
         except OutcomeUnknown:
@@ -370,7 +383,7 @@ class LanceErasure:
         is_new = bool(outcome.commits)
         return self._read_table(outcome.commits[-1] if is_new else outcome.head), is_new
 
-    def _overtaken_error(self) -> Unavailable:
+    def _make_overtaken_error(self) -> Unavailable:
         return Unavailable(
             f"'{self._key}' was changed by other writers {TRIES_MAX} times while it was rewritten; erase "
             "the table when there are fewer writes",
@@ -379,27 +392,29 @@ class LanceErasure:
 
     # -- what goes -------------------------------------------------------------------------------------------
 
-    def earlier_log_files(self) -> int:
+    def count_earlier_log_files(self) -> int:
         """How many manifests would go."""
         return sum(
             1
-            for _ in LanceVersionReader(self._kernel.objects, self._state).all(MAIN, self._first_kept_version)
+            for _ in LanceVersionReader(self._kernel.objects, self._state).list_versions(
+                MAIN, self._first_kept_version
+            )
         )
 
-    def unneeded_files(self) -> list[int]:
+    def list_unneeded_file_sizes(self) -> list[int]:
         """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
         from the first one on."""
-        location = normalise(self.content.location)
+        location = normalise_location(self.content.location)
         names, named = ManifestFiles(), set[str]()
-        for manifest, folder in self._retained_manifests():
-            named.update(names.of(manifest, normalise(folder)))
+        for manifest, folder in self._list_retained_manifests():
+            named.update(names.list_new_files(manifest, normalise_location(folder)))
         return [
             entry.size
             for entry in self._place.entries()
-            if is_data(entry.key) and named.isdisjoint(spellings(f"{location}/{entry.key}"))
+            if is_data(entry.key) and named.isdisjoint(list_spellings(f"{location}/{entry.key}"))
         ]
 
-    def _retained_manifests(self) -> Iterator[tuple[Manifest, str]]:
+    def _list_retained_manifests(self) -> Iterator[tuple[Manifest, str]]:
         """The manifests that are retained, each with its folder: the newest, or all from the first one that
         references have."""
         if self._first_kept_version is None:
@@ -407,22 +422,26 @@ class LanceErasure:
             return
         seen: set[ObjectId] = set()
         kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
-        heads = {reference.head for kind in kinds for reference in self._kernel.references.all(kind)} - {
-            NO_COMMIT
-        }
+        heads = {
+            reference.head
+            for kind in kinds
+            for reference in self._kernel.references.list_all_references(kind)
+        } - {NO_COMMIT}
         for head in heads:
-            for _, content in tables_at(self._kernel, head):
+            for _, content in list_tables_at(self._kernel, head):
                 if content.id != self.content.id:
                     continue
-                for number, version in LanceVersionReader(self._kernel.objects, state_of(content)).all(MAIN):
-                    if number >= self._first_kept_version and version.id(number) not in seen:
-                        seen.add(version.id(number))
-                        yield self._read(number, version)
+                for number, version in LanceVersionReader(
+                    self._kernel.objects, decode_state(content)
+                ).list_versions(MAIN):
+                    if number >= self._first_kept_version and version.make_id(number) not in seen:
+                        seen.add(version.make_id(number))
+                        yield self._read_manifest(number, version)
 
-    def cut(self, first_version: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
+    def cut_history(self, first_version: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
         """See that every reader of Lance finds the newest version before earlier ones go."""
         content = self.content
-        self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
+        self._parts.promoter.promote_table(content, monotonic() + PROMOTE_S, self._key)
         if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
                 f"older versions of '{self._key}' were not removed yet: the table's folder still "
@@ -431,29 +450,29 @@ class LanceErasure:
             )
         return 0, 0, ""
 
-    def _sweep(self, progress: Progress = silent, *, dry_run: bool = False) -> LanceSweep:
+    def _make_sweep(self, progress: Progress = show_no_progress, *, dry_run: bool = False) -> LanceSweep:
         call = SweepTables(key=self._key, remove_data=True, dry_run=dry_run, limit=None)
         places, warehouse = self._lake.places, self._lake.warehouse
         return LanceSweep(self._kernel, places, self._lake.id, warehouse, call, progress)
 
-    def sweep(self, progress: Progress) -> SweptTable:
+    def sweep_unneeded_files(self, progress: Progress) -> SweptTable:
         """Remove files that no retained version names and that nobody can be about to commit."""
-        (swept,) = self._sweep(progress).sweep_locations([normalise(self.content.location)])
+        (swept,) = self._make_sweep(progress).sweep_locations([normalise_location(self.content.location)])
         self._place.remove_empty_folders()
         return swept
 
     def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         """Files that no retained version names and that are there still."""
-        sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
+        sweep, location = self._make_sweep(dry_run=True), normalise_location(self.content.location)
         unreferenced_files = sweep.find_unreferenced(location)
-        grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
+        grace_us = self._kernel.graces.find_sweep_grace(LANCE_DAYS).data_us
         strangers = tuple(entry.key for entry in unreferenced_files.kept if _may_have_rows(entry.key))
         needed: tuple[str, ...] = ()
         if horizon.moment_us is not None:
             at = sweep.kept.tables[location].history.get(("", MAIN), {})
             needed = tuple(self._find_needed_files(horizon.first, at.get(horizon.first)))
         times_us = [entry.modified_us for entry in unreferenced_files.to_go]
-        remaining_leftovers = leftovers_of(times_us, unreferenced_files.pinned_us, grace_us)
+        remaining_leftovers = make_leftover_files(times_us, unreferenced_files.pinned_us, grace_us)
         return remaining_leftovers._replace(strangers=strangers, needed=needed)
 
     def _find_needed_files(
@@ -462,21 +481,22 @@ class LanceErasure:
         """Describe files with rows removed before the first retained version that retained versions still
         need."""
         versions = LanceVersionReader(self._kernel.objects, self._state)
-        version = versions.get(MAIN, first_version) or known_version
+        version = versions.get_version(MAIN, first_version) or known_version
         if version is None:
             return
-        removed, free = self._removed_rows(first_version, version), self._state.newest + 1
+        removed, free = self._read_removed_rows(first_version, version), self._state.newest + 1
         if not removed:
             return
-        for number, later in versions.all(MAIN):
-            manifest, folder = self._read(number, later)
-            removed = removed.learn(manifest)
+        for number, later in versions.list_versions(MAIN):
+            manifest, folder = self._read_manifest(number, later)
+            removed = removed.add_indexes_of(manifest)
             if number <= first_version or removed.is_in(manifest, folder):
                 break
             free = number
         if removed:
             yield (
-                f"{_describe(removed)} with rows that were deleted before that: retained versions need "
+                f"{_describe_removed_rows(removed)} with rows that were deleted before that: "
+                "retained versions need "
                 f"them; an erase {self._find_time_of_version(free)}, or one without older_than, removes them"
             )
 
@@ -484,12 +504,12 @@ class LanceErasure:
         """The moment from which on the default branch was at a version."""
         times = [
             time_us
-            for time_us, content in dated_states_of(self._kernel, self.content.id)
-            if isinstance(content, LanceTable) and _is_default_at(state_of(content), version)
+            for time_us, content in list_dated_states(self._kernel, self.content.id)
+            if isinstance(content, LanceTable) and _is_default_at(decode_state(content), version)
         ]
         if not times:
             return "of a later time"
-        moment = utc(min(times) + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = to_utc_datetime(min(times) + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"older than {moment} (version {version})"
 
 
@@ -498,20 +518,20 @@ def _is_default_at(state: LanceState, version: int) -> bool:
     return not state.owner and not state.fork and state.newest >= version
 
 
-def _describe(removed: RemovedRows) -> str:
-    counts = ((len(removed.files), "data file", "data files"), (removed.indexes, "index", "indexes"))
+def _describe_removed_rows(removed: RemovedRows) -> str:
+    counts = ((len(removed.files), "data file", "data files"), (removed.index_count, "index", "indexes"))
     parts = [f"{count} {singular if count == 1 else many}" for count, singular, many in counts if count]
     if removed.is_deletion:
-        parts.append(f"the manifest of version {removed.first}")
+        parts.append(f"the manifest of version {removed.version_number}")
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
-def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
+def find_clones(lake: Embedded, location: str) -> Iterator[TableHolder]:
     """Tables of the lake that have files in the folder of another one, or may have."""
     call = SweepTables(dry_run=True, limit=None)
     sweep = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call)
-    sweep.look()
-    where = normalise(location)
+    sweep.read_retained_tables()
+    where = normalise_location(location)
     for table in sweep.kept.tables.values():
         is_clone = any(base == where or base.startswith(f"{where}/") for base in table.bases)
         if is_clone and table.location != where:

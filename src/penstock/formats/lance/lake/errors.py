@@ -54,9 +54,9 @@ R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
 
 
-def in_lance(problem: PenstockError, *, in_batch: bool = False) -> LanceNamespaceError:
+def to_lance_error(problem: PenstockError, *, in_batch: bool = False) -> LanceNamespaceError:
     """An error in Lance's words. In a batch it says which operation it is about, counted from zero."""
-    kind = _error_class(problem)
+    kind = _find_error_class(problem)
     number = problem.details.get("operation") if in_batch else None
     text = _format_message(problem)
     return kind(text if number is None else f"operation {number}: {text}")
@@ -71,7 +71,7 @@ def _format_message(problem: PenstockError) -> str:
     return problem.message
 
 
-def _error_class(problem: PenstockError) -> type[LanceNamespaceError]:
+def _find_error_class(problem: PenstockError) -> type[LanceNamespaceError]:
     if isinstance(problem, errors.OwnRefNotFound | errors.OwnRefExists):
         is_tag, is_there = "tag" in problem.details, isinstance(problem, errors.OwnRefExists)
         if is_there:
@@ -90,7 +90,7 @@ def _error_class(problem: PenstockError) -> type[LanceNamespaceError]:
     return next(CODES[error_type] for error_type in type(problem).__mro__ if error_type in CODES)
 
 
-def operation(
+def declare_operation(
     kind: type[M], *, in_batch: bool = False
 ) -> Callable[[Callable[[S, M], R]], Callable[[S, Any], R]]:
     """An operation of a namespace: it takes a request as a model, or as a dictionary of the same, and raises
@@ -102,7 +102,7 @@ def operation(
             try:
                 return work(self, read_request(kind, request))
             except PenstockError as problem:
-                raise in_lance(problem, in_batch=in_batch) from problem
+                raise to_lance_error(problem, in_batch=in_batch) from problem
 
         return run_operation
 

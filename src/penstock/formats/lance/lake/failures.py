@@ -22,7 +22,12 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from penstock.formats.lance.lake.data_errors import WatchedNamespace, is_full, lance_work, shorten_message
+from penstock.formats.lance.lake.data_errors import (
+    WatchedNamespace,
+    is_storage_full,
+    shorten_message,
+    watch_lance_work,
+)
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.storage.disk_space import storage_full_error
@@ -46,7 +51,7 @@ _REQUEST: Final = frozenset(
 def own_errors(namespace: LanceNamespace, key: Key) -> Iterator[WatchedNamespace]:
     """Run work of Lance on a table through a namespace. Errors of Lance are raised as Penstock errors."""
     try:
-        with lance_work(namespace, [*key]) as watched:
+        with watch_lance_work(namespace, [*key]) as watched:
             yield watched
     except LanceNamespaceError as problem:
         raise _translate_error(problem, key) from None
@@ -78,7 +83,7 @@ def _translate_error(problem: LanceNamespaceError, key: Key) -> PenstockError:
             table=str(key),
             part="storage",
         )
-    if problem.code == ErrorCode.SERVICE_UNAVAILABLE and is_full(str(cause)):
+    if problem.code == ErrorCode.SERVICE_UNAVAILABLE and is_storage_full(str(cause)):
         return storage_full_error(f"the storage of '{key}'", shorten_message(str(cause)), part="storage")
     if problem.code == ErrorCode.SERVICE_UNAVAILABLE:
         return Unavailable(

@@ -35,7 +35,7 @@ class DeregisteredNote(Enum):
     YES = "yes"
 
 
-def owner_of(place: Place) -> str | None:
+def read_owner_id(place: Place) -> str | None:
     """The id of the lake that owns the table at a place; ``None`` if it is nobody's. ``Damaged`` if the note
     cannot be read."""
     (data,) = place.read([OWNER])
@@ -48,7 +48,7 @@ def note_intended(place: Place) -> bool:
     """Note that a table is about to be deregistered; whether there was no note before."""
     with suppress(OutcomeUnknown):  # what is there tells
         return place.create(STAYS, _INTENDED)
-    if stays(place) is DeregisteredNote.NO:
+    if read_deregistered_note(place) is DeregisteredNote.NO:
         raise Unavailable(f"it could not be recorded at {place.url} that its files must be kept; try again")
     return False
 
@@ -60,11 +60,11 @@ def mark_files_kept(place: Place) -> None:
 
 def note_not_intended(place: Place) -> None:
     """Take back that a table is about to be deregistered. That one was deregistered stays noted."""
-    if stays(place) is DeregisteredNote.INTENDED:
+    if read_deregistered_note(place) is DeregisteredNote.INTENDED:
         place.delete([STAYS])
 
 
-def stays(place: Place) -> DeregisteredNote:
+def read_deregistered_note(place: Place) -> DeregisteredNote:
     """What is noted of the files at a place."""
     (data,) = place.read([STAYS])
     if data is None:

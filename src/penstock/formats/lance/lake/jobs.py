@@ -27,7 +27,7 @@ from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import ListTransactions
 from penstock.model.commits import Commit
-from penstock.model.encoding import digest
+from penstock.model.encoding import hash_parts
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -91,36 +91,38 @@ ATTEMPTS_AT_ONCE: Final = 10
 """How many are asked for in one call. There is seldom more than one."""
 
 
-def attempts_name(*about: str) -> str:
+def make_attempts_prefix(*about: str) -> str:
     """What the ids of all transactions begin with by which a job is tried, by what tells it from others."""
-    return digest(*about).hex()[:NAME_DIGITS]
+    return hash_parts(*about).hex()[:NAME_DIGITS]
 
 
-def attempt_id(name: str, number: int) -> str:
+def make_attempt_id(name: str, number: int) -> str:
     """The id of a job's attempt. The first one has the number 1."""
     return f"{name}{number:08x}"
 
 
-def attempt_number(attempt: TransactionInfo) -> int:
+def parse_attempt_number(attempt: TransactionInfo) -> int:
     return int(attempt.id[NAME_DIGITS:], 16)
 
 
-def next_attempt_id(name: str, before: Sequence[TransactionInfo]) -> str:
+def make_next_attempt_id(name: str, before: Sequence[TransactionInfo]) -> str:
     """The id of another attempt after those of a job.
 
     The name is the same for everybody who gives a job the same id, and nobody sees others' transactions. So
     numbers have gaps: nobody meets others' attempts by them, or can tell the next one.
     """
-    return attempt_id(name, max(map(attempt_number, before), default=0) + 1 + secrets.randbelow(NUMBERS_STEP))
+    return make_attempt_id(
+        name, max(map(parse_attempt_number, before), default=0) + 1 + secrets.randbelow(NUMBERS_STEP)
+    )
 
 
-def attempts(lake: Lake, name: str) -> list[TransactionInfo]:
+def list_attempts(lake: Lake, name: str) -> list[TransactionInfo]:
     """The attempts of a job that the lake still knows, oldest first.
 
     They are listed, and not asked for one after the other: an attempt that failed is forgotten days before
     one that landed after it.
     """
-    transactions, after = list[TransactionInfo](), attempt_id(name, 0)
+    transactions, after = list[TransactionInfo](), make_attempt_id(name, 0)
     while True:
         page = lake.do(ListTransactions(all=True, after=after, limit=ATTEMPTS_AT_ONCE))
         transactions += (transaction for transaction in page if transaction.id.startswith(name))
@@ -145,7 +147,7 @@ class JobNamespace(PenstockNamespace):
         self._problem: PenstockError | None = None
         self._answer: LanceCommitResult | None = None
 
-    def run(self, work: Callable[[LanceNamespace], Any]) -> CommittedJob:
+    def run_lance_job(self, work: Callable[[LanceNamespace], Any]) -> CommittedJob:
         """Have Lance do the job by the namespace that it is given, and return what was committed.
 
         ``CommitConflict`` if that does not go together with what others committed meanwhile,
@@ -174,7 +176,7 @@ class JobNamespace(PenstockNamespace):
             )
         return CommittedJob(version=made.version, commit=landing.commit, head=landing.head)
 
-    def change(
+    def change_tables(
         self,
         operations: Sequence[LanceOperation],
         context: dict[str, str] | None = None,  # noqa: ARG002 - the job's id counts

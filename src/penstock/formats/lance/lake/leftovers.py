@@ -45,7 +45,7 @@ class LanceNeeds(NamedTuple):
     """Only what was written before then is old enough."""
 
 
-def manifest_at(key: str) -> FoundFile | None:
+def parse_manifest_path(key: str) -> FoundFile | None:
     """The version that a file below a table's folder is the manifest of, where everybody looks; ``None`` if
     it is no such file."""
     folder, slash, name = key.rpartition(VERSIONS)
@@ -68,7 +68,7 @@ def is_data(key: str) -> bool:
     return any(f"/{folder}" in f"/{key}" for folder in _DATA)
 
 
-def judge(entry: BucketEntry, needs: LanceNeeds) -> SweepDecision:
+def judge_file(entry: BucketEntry, needs: LanceNeeds) -> SweepDecision:
     """What becomes of a file."""
     fate = _decide_fate(entry.key, needs)
     if fate in (SweepDecision.DATA, SweepDecision.SCRATCH) and entry.modified_us >= needs.before_us:
@@ -101,10 +101,10 @@ def _decide_fate_of_manifest(key: str, chain: str, needs: LanceNeeds) -> SweepDe
     if name == HINT:
         return (
             SweepDecision.KEPT
-            if needs.table.holds(folder) or folder in needs.foreign
+            if needs.table.has_chain_folder(folder) or folder in needs.foreign
             else SweepDecision.SCRATCH
         )
-    manifest = manifest_at(key)
+    manifest = parse_manifest_path(key)
     if manifest is not None and needs.table.is_copy(chain, manifest.branch, manifest.number):
         return SweepDecision.KEPT
     return SweepDecision.DATA if name.endswith(MANIFEST) else SweepDecision.SCRATCH

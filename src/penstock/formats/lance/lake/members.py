@@ -27,10 +27,10 @@ def open_namespace(lake: Lake, ref: str | None, via: str | None) -> PenstockName
 def open_dataset(table: Table, **options: Any) -> Any:
     """See ``Table.to_lance``."""
     require_lance()
-    from penstock.formats.lance.lake.rows import to_lance
+    from penstock.formats.lance.lake.rows import open_lance_dataset
 
     table.note_read()
-    return to_lance(table, **options)
+    return open_lance_dataset(table, **options)
 
 
 def import_tables(

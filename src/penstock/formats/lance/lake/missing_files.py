@@ -17,5 +17,7 @@ class MissingLanceFiles(MissingFiles):
         self._kernel, self._places = kernel, places
 
     def find_rest(self) -> Iterator[MissingFile]:
-        for unreadable in LanceReadability(self._kernel, self._places, with_files=True).unreadable():
+        for unreadable in LanceReadability(
+            self._kernel, self._places, with_files=True
+        ).find_unreadable_tables():
             yield MissingFile(str(unreadable.key), unreadable.reference, None, unreadable.why)

@@ -102,16 +102,16 @@ class NamespaceBase:
         """The same, for what names files: where something can be written, they are named as for a writer."""
         return {**self.at, "to_write": self.branch is not None}
 
-    def about(self, key: Key) -> LanceTableInfo:
+    def get_table_info(self, key: Key) -> LanceTableInfo:
         return self.do(GetLanceTable(key=key, **self.at_folder))
 
-    def versions(self, key: Key, branch: str | None, **chosen: Any) -> tuple[LanceVersion, ...]:
+    def list_versions(self, key: Key, branch: str | None, **chosen: Any) -> tuple[LanceVersion, ...]:
         return self.do(ListLanceVersions(key=key, branch=branch or "", **self.at_folder, **chosen))
 
-    def version(self, key: Key, branch: str | None, number: int | None) -> LanceVersion:
+    def get_version(self, key: Key, branch: str | None, number: int | None) -> LanceVersion:
         """A version, the newest one if none is named; ``VersionNotFound``."""
         chosen = {"limit": 1} if number is None else {"version": number}
-        for version in self.versions(key, branch, **chosen):
+        for version in self.list_versions(key, branch, **chosen):
             return version
         what = f"no version {number}" if number is not None else "no version yet"
         raise VersionNotFound(f"'{key}' has {what}", table=str(key))
@@ -143,7 +143,7 @@ class NamespaceBase:
             )
         return self.branch
 
-    def change(
+    def change_tables(
         self,
         operations: Sequence[LanceOperation],
         context: dict[str, str] | None = None,
@@ -157,11 +157,11 @@ class NamespaceBase:
                 create=False,
                 said=self._said,
                 who=self.lake.author,
-                idempotency_key=key_of(context) or key,
+                idempotency_key=get_idempotency_key(context) or key,
             )
         )
 
-    def put(
+    def put_catalog_entries(
         self,
         operations: Iterable[Operation],
         base: str | None,
@@ -174,14 +174,14 @@ class NamespaceBase:
                 branch=self.require_branch(),
                 operations=tuple(operations),
                 base=base,
-                said=_with_message(self._said, message),
+                said=_add_message(self._said, message),
                 who=self.lake.author,
-                idempotency_key=key_of(context),
+                idempotency_key=get_idempotency_key(context),
             )
         )
 
 
-def _with_message(description: CommitDescription, message: str) -> CommitDescription:
+def _add_message(description: CommitDescription, message: str) -> CommitDescription:
     return (
         description
         if description.message is not None
@@ -189,7 +189,7 @@ def _with_message(description: CommitDescription, message: str) -> CommitDescrip
     )
 
 
-def key_of(context: dict[str, str] | None) -> str | None:
+def get_idempotency_key(context: dict[str, str] | None) -> str | None:
     """The key under which a request is done once, if it has one."""
     for name, value in (context or {}).items():
         if name == KEY_CONTEXT or name.lower() == f"header.{KEY_HEADER.lower()}":

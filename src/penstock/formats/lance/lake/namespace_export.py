@@ -19,11 +19,11 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import GetLanceTable, PromoteLance
-from penstock.formats.lance.lake.folder_notes import owner_of
+from penstock.formats.lance.lake.folder_notes import read_owner_id
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.state import is_managed
 from penstock.model.keys import Key
-from penstock.storage.locations import is_under, normalise, table_of_place
+from penstock.storage.locations import is_under, normalise_location, parse_table_of_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -67,7 +67,7 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool = False) -> ExportResult:
     """List all Lance tables of a branch in a directory namespace; see ``Lake.export_lance``."""
-    place, branch = normalise(root), ref or lake.default_branch
+    place, branch = normalise_location(root), ref or lake.default_branch
     keys = [
         key
         for key, content in lake.at(branch).entries()
@@ -92,14 +92,14 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
         msgspec.structs.replace(table, version=lake.do(PromoteLance(key=table.key, branch=branch)).version)
         for table in tables
     ]
-    unchanged, removed = _list(lake, place, existing)
+    unchanged, removed = _write_table_list(lake, place, existing)
     return msgspec.structs.replace(exported, tables=tuple(existing), unchanged=unchanged, removed=removed)
 
 
 def _require_exportable(about: LanceTableInfo, location: str) -> ExportedTable:
     if about.is_private:
         raise InvalidRequest("cannot be exported: it is private, and its versions exist in the lake only")
-    folder = normalise(about.folder)
+    folder = normalise_location(about.folder)
     if folder == location or not is_under(folder, location):
         raise InvalidRequest(f"cannot be exported: it is at {folder}, which is outside {location}")
     if any(DELIMITER in part for part in about.key):
@@ -110,10 +110,10 @@ def _require_exportable(about: LanceTableInfo, location: str) -> ExportedTable:
 
 
 def _has_list(lake: Lake, location: str) -> bool:
-    return next(iter(lake.places.at(location).entries(LIST)), None) is not None
+    return next(iter(lake.places.open_place(location).entries(LIST)), None) is not None
 
 
-def _list(lake: Lake, location: str, tables: list[ExportedTable]) -> tuple[int, int]:
+def _write_table_list(lake: Lake, location: str, tables: list[ExportedTable]) -> tuple[int, int]:
     """Make the list, or add to it; say how many tables it had already, and how many were removed."""
     from lance.namespace import DirectoryNamespace
     from lance_namespace import LanceNamespaceError
@@ -122,7 +122,7 @@ def _list(lake: Lake, location: str, tables: list[ExportedTable]) -> tuple[int, 
         directory: Any = DirectoryNamespace(root=location, **READ_WITH)  # type: ignore[no-untyped-call]
         for namespace in sorted({parent for table in tables for parent in table.key.parents}):
             _make_namespace(directory, namespace)
-        unchanged = sum(not _register(directory, location, table) for table in tables)
+        unchanged = sum(not _register_table(directory, location, table) for table in tables)
         return unchanged, _remove_others(lake, directory, tables)
     except (LanceNamespaceError, OSError) as problem:
         raise InvalidRequest(f"{location} cannot be made a Lance directory namespace: {problem}") from None
@@ -136,7 +136,7 @@ def _remove_others(lake: Lake, directory: Any, tables: list[ExportedTable]) -> i
     for name in _list_table_names(directory, ()):
         if name not in listed:
             table = directory.describe_table(DescribeTableRequest(id=[*name]))
-            if _is_given(lake, normalise(table.location)):
+            if _is_given(lake, normalise_location(table.location)):
                 directory.deregister_table(DeregisterTableRequest(id=[*name]))
                 removed += 1
     return removed
@@ -165,10 +165,14 @@ def _is_given(lake: Lake, folder: str) -> bool:
     """Whether a folder is one that the lake gave to a table, which is the lake's still or is swept."""
     location = folder.partition(f"/{LINES}")[0]
     above, _, name = location.rpartition("/")
-    if not lake.warehouse or above != normalise(lake.warehouse) or table_of_place(name) is None:
+    if (
+        not lake.warehouse
+        or above != normalise_location(lake.warehouse)
+        or parse_table_of_place(name) is None
+    ):
         return False
-    place = lake.places.at(location)
-    owner = owner_of(place)
+    place = lake.places.open_place(location)
+    owner = read_owner_id(place)
     return owner == lake.about.id or (owner is None and next(iter(place.entries()), None) is None)
 
 
@@ -179,7 +183,7 @@ def _make_namespace(directory: Any, namespace: Key) -> None:
         directory.create_namespace(CreateNamespaceRequest(id=[*namespace]))
 
 
-def _register(directory: Any, location: str, table: ExportedTable) -> bool:
+def _register_table(directory: Any, location: str, table: ExportedTable) -> bool:
     """Add a table to the list; ``False`` if it is there. One that is elsewhere by now is listed anew."""
     from lance_namespace import (
         DeregisterTableRequest,
@@ -190,7 +194,7 @@ def _register(directory: Any, location: str, table: ExportedTable) -> bool:
 
     name = [*table.key]
     try:
-        existing = normalise(directory.describe_table(DescribeTableRequest(id=name)).location)
+        existing = normalise_location(directory.describe_table(DescribeTableRequest(id=name)).location)
     except TableNotFoundError:
         existing = ""
     if existing == table.folder:

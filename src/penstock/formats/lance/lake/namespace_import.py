@@ -19,7 +19,7 @@ from penstock.formats.lance.names import VERSIONS
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetAbout, GetContents
 from penstock.model.keys import Key
-from penstock.storage.locations import check_under, normalise
+from penstock.storage.locations import check_under, normalise_location
 from penstock.storage.places import Places
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def import_lance(
     idempotency_key: str | None = None,
 ) -> ImportResult:
     """Register all tables of a directory namespace; see ``Lake.import_lance``."""
-    place = normalise(root)
+    place = normalise_location(root)
     above = () if namespace is None else Key.parse(namespace).elements
     tables, problems = list[ImportedTable](), list[str]()
     for parts, location, is_declared in _list_tables(place):
@@ -163,7 +163,7 @@ def _list_tables_below(directory: Any, place: str, namespace: tuple[str, ...]) -
             if not namespace and _has_versions(location):
                 yield ListedTable(parts, location)
             continue
-        location = normalise(table.location)
+        location = normalise_location(table.location)
         yield ListedTable(parts, location, bool(table.is_only_declared) and not _has_versions(location))
     for name in _read_pages(directory.list_namespaces, ListNamespacesRequest, "namespaces", namespace):
         yield from _list_tables_below(directory, place, (*namespace, name))
@@ -176,7 +176,7 @@ def _has_versions(location: str) -> bool:
 def _list_folders(location: str) -> set[str]:
     places = Places()
     try:
-        return {*places.at(location).folders()}
+        return {*places.open_place(location).folders()}
     finally:
         places.close()
 
@@ -196,7 +196,7 @@ def _read_pages(listing: Any, request: Any, field: str, namespace: tuple[str, ..
 def _find_problems(lake: Lake, tables: list[ImportedTable]) -> Iterator[str]:
     """Why tables cannot come to the lake, each with its reason."""
     roots = lake.do(GetAbout()).roots
-    keys = {key for some in _table_batches(tables) for key in _existing_keys(lake, some)}
+    keys = {key for some in _split_into_batches(tables) for key in _find_existing_keys(lake, some)}
     for table in tables:
         if table.key in keys:
             yield f"{table.key}: this key is already in use"
@@ -206,21 +206,21 @@ def _find_problems(lake: Lake, tables: list[ImportedTable]) -> Iterator[str]:
         except LocationRefused as problem:
             yield f"{table.key}: {problem.message}"
             continue
-        if not table.is_declared and (why := _why_unreadable(table.location)):
+        if not table.is_declared and (why := _explain_unreadable(table.location)):
             yield f"{table.key}: {why}"
 
 
-def _table_batches(tables: list[ImportedTable]) -> Iterator[list[ImportedTable]]:
+def _split_into_batches(tables: list[ImportedTable]) -> Iterator[list[ImportedTable]]:
     for start in range(0, len(tables), AT_ONCE):
         yield tables[start : start + AT_ONCE]
 
 
-def _existing_keys(lake: Lake, tables: list[ImportedTable]) -> Iterator[Key]:
+def _find_existing_keys(lake: Lake, tables: list[ImportedTable]) -> Iterator[Key]:
     entries = lake.do(GetContents(key=tuple(table.key for table in tables), at=lake.default_branch))
     return (entry.key for entry in entries)
 
 
-def _why_unreadable(location: str) -> str:
+def _explain_unreadable(location: str) -> str:
     import lance
 
     try:

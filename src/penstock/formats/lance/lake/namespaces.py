@@ -23,9 +23,9 @@ from lance_namespace.errors import (
 from lance_namespace_urllib3_client.models.namespace_exists_response import NamespaceExistsResponse
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.namespace_base import NamespaceBase, key_of
-from penstock.formats.lance.lake.paths import namespace_key, page_size, require_token
+from penstock.formats.lance.lake.errors import declare_operation
+from penstock.formats.lance.lake.namespace_base import NamespaceBase, get_idempotency_key
+from penstock.formats.lance.lake.paths import parse_namespace_key, parse_page_size, require_token
 from penstock.formats.lance.state import is_managed
 from penstock.lake.answers import Difference
 from penstock.lake.calls import GetChanges, GetOutcome, ListEntries
@@ -45,10 +45,10 @@ LAST_NAME = "\U0010ffff"
 class NamespaceOperations(NamespaceBase):
     """Creating, describing, listing and dropping namespaces."""
 
-    @operation(CreateNamespaceRequest)
+    @declare_operation(CreateNamespaceRequest)
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
         mode = parse_choice(request.mode, "create", ("create", "existok", "overwrite"), "mode")
-        key, properties = namespace_key(request.id), dict(request.properties or {})
+        key, properties = parse_namespace_key(request.id), dict(request.properties or {})
         self.lake.begin_write()
         if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
             earlier_change.after, Namespace
@@ -60,58 +60,58 @@ class NamespaceOperations(NamespaceBase):
             if namespace is not None and mode == "existok":
                 return CreateNamespaceResponse(properties=namespace.properties)
             if namespace is not None and (mode == "create" or key is None):
-                raise NamespaceAlreadyExistsError(f"the namespace {namespace_name(key)} already exists")
+                raise NamespaceAlreadyExistsError(f"the namespace {format_namespace(key)} already exists")
             assert key is not None
             self._check_parent(snapshot, key)
-            if namespace is not None and next(below(snapshot, key), None) is not None:
+            if namespace is not None and next(list_all_below(snapshot, key), None) is not None:
                 raise NamespaceNotEmptyError(
-                    f"namespace {namespace_name(key)} is not empty, so it cannot be dropped"
+                    f"namespace {format_namespace(key)} is not empty, so it cannot be dropped"
                 )
-            if self._put_over(snapshot, key, Namespace(properties=properties), request.context):
+            if self._replace_namespace(snapshot, key, Namespace(properties=properties), request.context):
                 return CreateNamespaceResponse(properties=properties)
         raise CommitConflict(
-            [], f"namespace {namespace_name(key)} was changed by other writers too often; try again"
+            [], f"namespace {format_namespace(key)} was changed by other writers too often; try again"
         )
 
-    def _put_over(
+    def _replace_namespace(
         self, snapshot: Snapshot, key: Key, content: Namespace, context: dict[str, str] | None
     ) -> bool:
         """Put a namespace, if all is as it was seen."""
         try:
-            self.put([Put(key, content)], snapshot.id, f"create namespace {key}", context)
+            self.put_catalog_entries([Put(key, content)], snapshot.id, f"create namespace {key}", context)
         except CommitConflict as conflict:
             if any(conflict.kind is not ConflictKind.KEY_EXISTS for conflict in conflict.conflicts):
                 raise
             return False
         return True
 
-    @operation(DescribeNamespaceRequest)
+    @declare_operation(DescribeNamespaceRequest)
     def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
         return DescribeNamespaceResponse(properties=self._require_namespace(request.id).properties)
 
-    @operation(NamespaceExistsRequest)
+    @declare_operation(NamespaceExistsRequest)
     def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
         self._require_namespace(request.id)
         return NamespaceExistsResponse()
 
-    @operation(ListNamespacesRequest)
+    @declare_operation(ListNamespacesRequest)
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
-        key, snapshot = namespace_key(request.id), self.snapshot()
+        key, snapshot = parse_namespace_key(request.id), self.snapshot()
         self.note_read(key, is_listing=True)
-        self._require(snapshot, key)
+        self._require_namespace_or_root(snapshot, key)
         child_names = (
             child[-1]
-            for child, content in self.children(snapshot, key, require_token(request.page_token))
+            for child, content in self.list_children(snapshot, key, require_token(request.page_token))
             if isinstance(content, Namespace)
         )
         names, token = take_page(child_names, request.limit)
         return ListNamespacesResponse(namespaces=names, page_token=token)
 
-    @operation(DropNamespaceRequest)
+    @declare_operation(DropNamespaceRequest)
     def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
         mode = parse_choice(request.mode, "fail", ("fail", "skip"), "mode")
         behaviour = parse_choice(request.behavior, "restrict", ("restrict", "cascade"), "behavior")
-        key = namespace_key(request.id)
+        key = parse_namespace_key(request.id)
         if key is None:
             raise InvalidRequest("the root namespace cannot be dropped")
         if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
@@ -125,20 +125,22 @@ class NamespaceOperations(NamespaceBase):
                 if mode == "skip":
                     return DropNamespaceResponse()
                 raise _not_found_error(key)
-            inside = list(below(snapshot, key))
+            inside = list(list_all_below(snapshot, key))
             if inside and behaviour == "restrict":
                 raise NamespaceNotEmptyError(
-                    f"namespace {namespace_name(key)} has {_describe_members(inside)} in it"
+                    f"namespace {format_namespace(key)} has {_describe_members(inside)} in it"
                 )
             _check_ours(key, inside)
             keys = [key, *(key for key, _ in inside)]
             try:
-                self.put(map(Delete, keys), snapshot.id, f"drop namespace {key}", request.context)
+                self.put_catalog_entries(
+                    map(Delete, keys), snapshot.id, f"drop namespace {key}", request.context
+                )
             except CommitConflict:
                 continue
             return DropNamespaceResponse(properties=namespace.properties)
         raise CommitConflict(
-            [], f"namespace {namespace_name(key)} was changed by other writers too often; try again"
+            [], f"namespace {format_namespace(key)} was changed by other writers too often; try again"
         )
 
     # -- looking -------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class NamespaceOperations(NamespaceBase):
 
         A commit rests on what was seen, so that the same one is not asked for twice.
         """
-        idempotency_key = key_of(context)
+        idempotency_key = get_idempotency_key(context)
         landing = (
             None
             if idempotency_key is None
@@ -161,7 +163,7 @@ class NamespaceOperations(NamespaceBase):
         return next((difference for difference in pages if difference.key == key), None)
 
     def _require_namespace(self, parts: list[str] | None) -> Namespace:
-        key = namespace_key(parts)
+        key = parse_namespace_key(parts)
         if key is not None:
             self.note_read(key)
         namespace = self._find_namespace(self.snapshot(), key)
@@ -175,11 +177,11 @@ class NamespaceOperations(NamespaceBase):
         namespace = snapshot.get(key)
         return namespace if isinstance(namespace, Namespace) else None
 
-    def _require(self, snapshot: Snapshot, key: Key | None) -> None:
+    def _require_namespace_or_root(self, snapshot: Snapshot, key: Key | None) -> None:
         if self._find_namespace(snapshot, key) is None:
             raise _not_found_error(key)
 
-    def children(
+    def list_children(
         self, snapshot: Snapshot, key: Key | None, after: str | None = None
     ) -> Iterator[tuple[Key, AnyContent]]:
         """What is right in a namespace, by name, after a name.
@@ -201,21 +203,21 @@ class NamespaceOperations(NamespaceBase):
 
     def _check_parent(self, snapshot: Snapshot, key: Key) -> None:
         for parent in key.parents[-1:]:
-            self._require(snapshot, parent)
+            self._require_namespace_or_root(snapshot, parent)
         if (content := snapshot.get(key)) is not None and not isinstance(content, Namespace):
             raise NamespaceAlreadyExistsError(
-                f"{namespace_name(key)} already exists: it is {content.type_in_words}"
+                f"{format_namespace(key)} already exists: it is {content.type_in_words}"
             )
 
 
-def below(snapshot: Snapshot, key: Key) -> Iterator[tuple[Key, AnyContent]]:
+def list_all_below(snapshot: Snapshot, key: Key) -> Iterator[tuple[Key, AnyContent]]:
     """All that is in a namespace, however deep."""
     return ((child, content) for child, content in snapshot.entries(key) if child != key)
 
 
 def take_page(names: Iterator[str], limit: int | None) -> tuple[list[str], str | None]:
     """Names up to a limit, and where to go on if there are more."""
-    most, page_names = page_size(limit), list[str]()
+    most, page_names = parse_page_size(limit), list[str]()
     for name in names:
         if most is not None and len(page_names) == most:
             return page_names, page_names[-1] if page_names else None
@@ -231,12 +233,12 @@ def parse_choice(text: str | None, default: str, choices: tuple[str, ...], subje
     return choice
 
 
-def namespace_name(key: Key | None) -> str:
+def format_namespace(key: Key | None) -> str:
     return "of the lake itself" if key is None else f"'{key}'"
 
 
 def _not_found_error(key: Key | None) -> NamespaceNotFoundError:
-    return NamespaceNotFoundError(f"there is no namespace {namespace_name(key)}")
+    return NamespaceNotFoundError(f"there is no namespace {format_namespace(key)}")
 
 
 def _describe_members(inside: list[tuple[Key, AnyContent]]) -> str:
@@ -248,6 +250,6 @@ def _check_ours(key: Key, inside: list[tuple[Key, AnyContent]]) -> None:
     for child, content in inside:
         if not isinstance(content, Namespace) and not is_managed(content):
             raise NamespaceNotEmptyError(
-                f"namespace {namespace_name(key)} contains '{child}', which is {content.type_in_words} and "
+                f"namespace {format_namespace(key)} contains '{child}', which is {content.type_in_words} and "
                 "not a Lance table of the lake: drop it first"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.formats.lance.lake.leftovers import HINT, LanceNeeds, is_data, judge
+from penstock.formats.lance.lake.leftovers import HINT, LanceNeeds, is_data, judge_file
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
@@ -22,13 +22,13 @@ ALWAYS_US: Final = 2**63 - 1
 """Later than any file was written: none is too young to be judged."""
 
 
-def needed_folders(
+def list_needed_folders(
     kernel: Kernel, places: Places, problems: list[str], progress: Progress
 ) -> Iterator[NeededFolder]:
     """The folders of Lance tables, and others that have files of theirs. What stands against knowing what one
     needs is added to ``problems``."""
     retained_tables = RetainedTables(kernel, places, progress)
-    retained_tables.look()
+    retained_tables.read_new_commits()
     for location, table in sorted(retained_tables.tables.items()):
         if table.problem:
             problems.append(f"the Lance table at {location}: {table.problem}")
@@ -50,7 +50,7 @@ class _FolderNeeds:
         self, places: Places, retained_tables: RetainedTables, location: str, table: RetainedTable | None
     ) -> None:
         self._place, self._kept, self._location, self._table = (
-            places.at(location),
+            places.open_place(location),
             retained_tables,
             location,
             table,
@@ -60,13 +60,16 @@ class _FolderNeeds:
         return (entry for entry in self._place.entries() if self._is_kept(entry))
 
     def needs(self, name: str) -> bool:
-        return self._kept.names(f"{self._location}/{name}") and is_data(name)
+        return self._kept.is_file_named(f"{self._location}/{name}") and is_data(name)
 
     def _is_kept(self, entry: BucketEntry) -> bool:
         if entry.key.rpartition("/")[2] == HINT:
             return False
         if self._table is None:
-            return self._kept.names(f"{self._location}/{entry.key}")
+            return self._kept.is_file_named(f"{self._location}/{entry.key}")
         if self._table.problem:
             return True
-        return judge(entry, LanceNeeds(self._table, self._kept.names, (), ALWAYS_US)) is SweepDecision.KEPT
+        return (
+            judge_file(entry, LanceNeeds(self._table, self._kept.is_file_named, (), ALWAYS_US))
+            is SweepDecision.KEPT
+        )

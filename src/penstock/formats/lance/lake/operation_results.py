@@ -15,9 +15,15 @@ from penstock.formats.lance.lake.answers import LanceCommitResult, LanceOperatio
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
 from penstock.formats.lance.names import MAIN, lance_branch_name
-from penstock.formats.lance.state import LanceState, LanceVersionReader, folder_at, is_managed, state_of
+from penstock.formats.lance.state import (
+    LanceState,
+    LanceVersionReader,
+    decode_state,
+    is_managed,
+    make_folder_url,
+)
 from penstock.kernel.batch import RequestOutcome
-from penstock.model.clock import utc
+from penstock.model.clock import to_utc_datetime
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -44,31 +50,33 @@ class CommittedRequest(NamedTuple):
     """Tables as the request's commit has them, where that was looked up."""
 
 
-def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAtCommit | None:
+def find_table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAtCommit | None:
     """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
     content = lake.content_at(commit, key)
     if not isinstance(content, LanceTable) or not is_managed(content):
         return None
-    state = state_of(content)
+    state = decode_state(content)
     return TableAtCommit(content, state, LanceVersionReader(lake.kernel.objects, state))
 
 
-def result_of_outcome(doings: CommittedRequest, outcome: RequestOutcome) -> LanceCommitResult:
+def make_result_of_outcome(doings: CommittedRequest, outcome: RequestOutcome) -> LanceCommitResult:
     """The answer to a request that was sent before, from its outcome."""
     if not outcome.commits:
-        return result_of_commit(doings, None, outcome.head)
-    return result_of_commit(doings, outcome.commits[-1], outcome.head)
+        return make_result_of_commit(doings, None, outcome.head)
+    return make_result_of_commit(doings, outcome.commits[-1], outcome.head)
 
 
-def result_of_commit(doings: CommittedRequest, commit: ObjectId | None, head: ObjectId) -> LanceCommitResult:
+def make_result_of_commit(
+    doings: CommittedRequest, commit: ObjectId | None, head: ObjectId
+) -> LanceCommitResult:
     """The answer to a request, from the commit that it landed as; from the head if it changed nothing."""
-    made = None if commit is None else doings.lake.kernel.history.commit(commit)
+    made = None if commit is None else doings.lake.kernel.history.read_commit(commit)
     before = head if made is None else made.parent
     results = _OperationResults(doings, head if commit is None else commit, before)
     return LanceCommitResult(
-        commit=None if made is None or commit is None else Commit.of(commit, made),
+        commit=None if made is None or commit is None else Commit.from_stored(commit, made),
         head=head.hex(),
-        done=tuple(map(results.result_of, doings.call.operations)),
+        done=tuple(map(results.make_result, doings.call.operations)),
     )
 
 
@@ -81,7 +89,7 @@ class _OperationResults:
         self._after, self._before, self._tables = after, before, doings.tables
         self._deleted: set[tuple[Key, str, int]] = set()
 
-    def result_of(self, operation: LanceOperation) -> LanceOperationResult:
+    def make_result(self, operation: LanceOperation) -> LanceOperationResult:
         if isinstance(operation, calls.DeregisterLance):
             return self._describe_table(self._find_table(self._before, operation.key))
         is_known = operation.key in self._tables
@@ -95,7 +103,7 @@ class _OperationResults:
                 )
             )
         if isinstance(operation, calls.PutLanceBranch):
-            begun = table.versions.branch(operation.branch)
+            begun = table.versions.get_branch(operation.branch)
             number = 0 if begun is None else begun.version
             return LanceOperationResult(
                 version=self._find_version(operation.key, table, operation.branch, number)
@@ -105,7 +113,7 @@ class _OperationResults:
         return self._describe_table(table)
 
     def _find_table(self, commit: ObjectId, key: Key) -> TableAtCommit | None:
-        return table_at(self._lake, commit, key)
+        return find_table_at(self._lake, commit, key)
 
     def _describe_table(self, table: TableAtCommit | None) -> LanceOperationResult:
         if table is None:
@@ -113,12 +121,12 @@ class _OperationResults:
         location = table.content.location
         return LanceOperationResult(
             location=location,
-            folder=folder_at(location, table.state.chain),
+            folder=make_folder_url(location, table.state.chain),
             properties=table.state.properties,
         )
 
     def _find_version(self, key: Key, table: TableAtCommit, branch: str, number: int) -> LanceVersion | None:
-        version = table.versions.get(branch, number)
+        version = table.versions.get_version(branch, number)
         if version is None:
             return None
         opened = OpenedTable(key, table.content, table.state, table.versions, version.chain, self._branch)
@@ -127,7 +135,7 @@ class _OperationResults:
             version=number,
             manifest=f"{table.content.location}/{placed.name}",
             size=placed.size,
-            created=utc(version.time_us) if version.time_us else None,
+            created=to_utc_datetime(version.time_us) if version.time_us else None,
             operation=version.operation.value,
             metadata=version.metadata,
         )
@@ -137,7 +145,7 @@ class _OperationResults:
         if table is None or self._before == self._after:
             return 0
         count = 0
-        for number, _ in table.versions.all(branch or MAIN):
+        for number, _ in table.versions.list_versions(branch or MAIN):
             named = (operation.key, branch, number)
             if named not in self._deleted and any(
                 start <= number and (end < 0 or number < end) for start, end in operation.ranges

@@ -36,8 +36,8 @@ from penstock.formats.lance.lake.calls import (
     PutLanceBranch,
     PutLanceTag,
 )
-from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.paths import page_size, require_token, table_key
+from penstock.formats.lance.lake.errors import declare_operation
+from penstock.formats.lance.lake.paths import parse_page_size, parse_table_key, require_token
 from penstock.formats.lance.lake.versions import VersionOperations
 from penstock.formats.lance.names import lance_branch_name
 from penstock.lake.call import Call
@@ -50,12 +50,12 @@ class OwnRefOperations(VersionOperations):
 
     # -- branches ------------------------------------------------------------------------------------------
 
-    @operation(CreateTableBranchRequest)
+    @declare_operation(CreateTableBranchRequest)
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
-        self.change(
+        self.change_tables(
             [
                 PutLanceBranch(
-                    key=table_key(request.id),
+                    key=parse_table_key(request.id),
                     branch=request.name,
                     parent=lance_branch_name(request.from_branch),
                     version=request.from_version,
@@ -65,70 +65,76 @@ class OwnRefOperations(VersionOperations):
         )
         return CreateTableBranchResponse()
 
-    @operation(ListTableBranchesRequest)
+    @declare_operation(ListTableBranchesRequest)
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         self.note_read(key)
         call = ListLanceBranches(key=key, **self.at)
         branches, token = self._list_page(call, request)
         return ListTableBranchesResponse(
-            branches={branch.name: branch_contents(branch) for branch in branches}, page_token=token
+            branches={branch.name: make_branch_contents(branch) for branch in branches}, page_token=token
         )
 
-    @operation(DeleteTableBranchRequest)
+    @declare_operation(DeleteTableBranchRequest)
     def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
-        self.change([DropLanceBranch(key=table_key(request.id), branch=request.name)], request.context)
+        self.change_tables(
+            [DropLanceBranch(key=parse_table_key(request.id), branch=request.name)], request.context
+        )
         return DeleteTableBranchResponse()
 
     # -- tags ----------------------------------------------------------------------------------------------
 
-    @operation(CreateTableTagRequest)
+    @declare_operation(CreateTableTagRequest)
     def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
-        self.change([_put_tag(request, is_new=True)], request.context)
+        self.change_tables([_make_put_tag(request, is_new=True)], request.context)
         return CreateTableTagResponse()
 
-    @operation(UpdateTableTagRequest)
+    @declare_operation(UpdateTableTagRequest)
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
-        self.change([_put_tag(request, is_new=False)], request.context)
+        self.change_tables([_make_put_tag(request, is_new=False)], request.context)
         return UpdateTableTagResponse()
 
-    @operation(DeleteTableTagRequest)
+    @declare_operation(DeleteTableTagRequest)
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
-        self.change([DropLanceTag(key=table_key(request.id), tag_name=request.tag)], request.context)
+        self.change_tables(
+            [DropLanceTag(key=parse_table_key(request.id), tag_name=request.tag)], request.context
+        )
         return DeleteTableTagResponse()
 
-    @operation(GetTableTagVersionRequest)
+    @declare_operation(GetTableTagVersionRequest)
     def get_table_tag_version(self, request: GetTableTagVersionRequest) -> GetTableTagVersionResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         self.note_read(key)
         branch, version = self.find_tag(key, request.tag)
         return GetTableTagVersionResponse(version=version, branch=branch or None)
 
-    @operation(ListTableTagsRequest)
+    @declare_operation(ListTableTagsRequest)
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         self.note_read(key)
         tags, token = self._list_page(ListLanceTags(key=key, **self.at), request)
-        return ListTableTagsResponse(tags={tag.name: tag_contents(tag) for tag in tags}, page_token=token)
+        return ListTableTagsResponse(
+            tags={tag.name: make_tag_contents(tag) for tag in tags}, page_token=token
+        )
 
     def _list_page(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:
         """One page of a list, and the token of the next page if there are more."""
-        limit, after = page_size(request.limit), require_token(request.page_token) or ""
+        limit, after = parse_page_size(request.limit), require_token(request.page_token) or ""
         call = msgspec.structs.replace(call, after=after)
         most = None if limit is None else limit + 1
-        pages = self.lake.pages(call, most, _next_page)
+        pages = self.lake.pages(call, most, _make_next_page)
         if limit is None or len(pages) <= limit:
             return pages, None
         return pages[:limit], pages[limit - 1].name if limit else None
 
 
-def _next_page(last: LanceBranch | LanceTag) -> dict[str, Any]:
+def _make_next_page(last: LanceBranch | LanceTag) -> dict[str, Any]:
     return {"after": last.name}
 
 
-def _put_tag(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: bool) -> PutLanceTag:
+def _make_put_tag(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: bool) -> PutLanceTag:
     return PutLanceTag(
-        key=table_key(request.id),
+        key=parse_table_key(request.id),
         tag_name=request.tag,
         branch=lance_branch_name(request.branch),
         version=request.version,
@@ -136,7 +142,7 @@ def _put_tag(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: 
     )
 
 
-def branch_contents(branch: LanceBranch) -> BranchContents:
+def make_branch_contents(branch: LanceBranch) -> BranchContents:
     return BranchContents(
         parentBranch=branch.parent or None,
         parentVersion=branch.version,
@@ -146,5 +152,5 @@ def branch_contents(branch: LanceBranch) -> BranchContents:
     )
 
 
-def tag_contents(tag: LanceTag) -> TagContents:
+def make_tag_contents(tag: LanceTag) -> TagContents:
     return TagContents(branch=tag.branch or None, version=tag.version, manifestSize=tag.manifest_size)

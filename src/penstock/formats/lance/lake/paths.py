@@ -12,7 +12,7 @@ from penstock.model.keys import Key
 TOKEN_MAX_CHARS: Final = 4000
 
 
-def whole_path(location: str, path: str) -> str:
+def make_whole_path(location: str, path: str) -> str:
     """The whole path or URL of a file near a location, which Lance names from the root of its storage."""
     if "://" in path:
         return path
@@ -23,12 +23,12 @@ def whole_path(location: str, path: str) -> str:
     return whole
 
 
-def is_whole(location: str) -> bool:
+def is_whole_path(location: str) -> bool:
     """Whether a place is named by a whole path or URL, and not by what follows another place."""
     return "://" in location or location.startswith("/")
 
 
-def path_from_root(location: str) -> str:
+def make_path_from_root(location: str) -> str:
     """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
     scheme, host = _split_bucket(location)
     return location.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else location.lstrip("/")
@@ -41,19 +41,19 @@ def _split_bucket(location: str) -> tuple[str, str]:
     return split.scheme, split.netloc
 
 
-def table_key(parts: Sequence[str] | None) -> Key:
+def parse_table_key(parts: Sequence[str] | None) -> Key:
     """The key of a table; ``InvalidRequest`` if none is named, ``InvalidKey`` for parts that make none."""
     if not parts:
         raise InvalidRequest("the request lacks 'id', the name of the table as a list of its parts")
     return Key(*parts)
 
 
-def namespace_key(parts: Sequence[str] | None) -> Key | None:
+def parse_namespace_key(parts: Sequence[str] | None) -> Key | None:
     """The key of a namespace; nothing for the one that all others are in."""
     return Key(*parts) if parts else None
 
 
-def page_size(limit: int | None) -> int | None:
+def parse_page_size(limit: int | None) -> int | None:
     """How many entries a page has at most; nothing for all of them, which is what a limit below zero means to
     Lance."""
     return None if limit is None or limit < 0 else limit

@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.lance.lake.leftovers import manifest_at
+from penstock.formats.lance.lake.leftovers import parse_manifest_path
 from penstock.formats.lance.lake.manifest_files import UnclearManifest
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.merge_sides import NumberedVersion
-from penstock.formats.lance.names import PINS, REFS_OF_TAGS, VERSIONS, folder_of
+from penstock.formats.lance.names import PINS, REFS_OF_TAGS, VERSIONS, make_branch_folder
 from penstock.formats.lance.state import LanceTableVersion
-from penstock.formats.lance.version_pins import is_pin, pin, pinned_version
-from penstock.model.decoders import json_decoder
+from penstock.formats.lance.version_pins import is_pin, parse_pin, write_pin
+from penstock.model.decoders import get_json_decoder
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
@@ -46,7 +46,7 @@ class TablePins:
     def __init__(self, retained_tables: RetainedTables, table: RetainedTable, place: Place) -> None:
         self._kept, self._table, self._place = retained_tables, table, place
 
-    def sweep(self, after_us: int, before_us: int) -> None:
+    def update_pins(self, after_us: int, before_us: int) -> None:
         """Remove pins that were made between two times and are not needed, and make those that are missing.
 
         The younger ones may be for versions that are about to be committed, the older ones for a fork's.
@@ -57,28 +57,28 @@ class TablePins:
             for branch in sorted(own | {held_pin.branch for held_pin in pins}):
                 entries = {held_pin.number: held_pin.entry for held_pin in pins if held_pin.branch == branch}
                 old = {at for at, entry in entries.items() if after_us < entry.modified_us < before_us}
-                self._remove(chain, branch, entries, old)
-                self._add(chain, branch, entries)
+                self._remove_pins(chain, branch, entries, old)
+                self._add_pins(chain, branch, entries)
 
     def _list_pins(self, chain: str) -> Iterator[_Pin]:
         folder = f"{chain}{REFS_OF_TAGS}"
         entries = [entry for entry in self._place.list(folder) if entry.key.startswith(f"{folder}{PINS}")]
         for entry, data in zip(entries, self._place.read([entry.key for entry in entries]), strict=True):
             try:
-                tag_fields = json_decoder(dict[str, Any]).decode(data or b"")
+                tag_fields = get_json_decoder(dict[str, Any]).decode(data or b"")
             except msgspec.MsgspecError:
                 continue  # nobody knows whose it is
-            version = pinned_version(tag_fields)
+            version = parse_pin(tag_fields)
             if version is not None and is_pin(
                 entry.key.removeprefix(folder).removesuffix(_SUFFIX), tag_fields
             ):
                 yield _Pin(entry, *version)
 
-    def _remove(self, chain: str, branch: str, pins: Mapping[int, BucketEntry], old: set[int]) -> None:
+    def _remove_pins(self, chain: str, branch: str, pins: Mapping[int, BucketEntry], old: set[int]) -> None:
         """Remove those that are not needed; what was committed meanwhile is looked at before."""
         if not old - self._versions_to_pin(chain, branch).keys():
             return
-        self._kept.look()
+        self._kept.read_new_commits()
         needed = {*self._versions_to_pin(chain, branch)}
         needed |= self._versions_with_shared_files(chain, branch, needed, sorted(old - needed, reverse=True))
         self._place.delete([pins[number].key for number in sorted(old - needed)])
@@ -95,7 +95,7 @@ class TablePins:
     ) -> set[int]:
         """Which of other versions have files that another chain reads, and that those which are pinned, and
         the newest one, have not."""
-        folder = folder_of(chain, branch)
+        folder = make_branch_folder(chain, branch)
         names = {number: key for key, number in self._list_manifests(folder)}
         stays = [*(number for number in names if number in pinned or number == max(names))]
         judged = [number for number in others if number in names]  # a tag at what is gone keeps nothing
@@ -119,20 +119,20 @@ class TablePins:
                 had |= files
         return needed
 
-    def _add(self, chain: str, branch: str, pins: Iterable[int]) -> None:
+    def _add_pins(self, chain: str, branch: str, pins: Iterable[int]) -> None:
         """Pin what is needed and is not the newest one."""
         needed = self._versions_to_pin(chain, branch)
         missing = needed.keys() - {*pins}
         existing = (
-            {number for _, number in self._list_manifests(folder_of(chain, branch))}
+            {number for _, number in self._list_manifests(make_branch_folder(chain, branch))}
             if missing
             else set[int]()
         )
         for number in sorted(missing & (existing - {max(existing, default=0)})):
-            pin(self._place, NumberedVersion(number, needed[number]), branch, needed[number].time_us)
+            write_pin(self._place, NumberedVersion(number, needed[number]), branch, needed[number].time_us)
 
     def _list_manifests(self, folder: str) -> Iterator[tuple[str, int]]:
         """The manifests in a chain's folder, and their numbers."""
         for entry in self._place.list(f"{folder}{VERSIONS}"):
-            if (manifest := manifest_at(entry.key)) is not None:
+            if (manifest := parse_manifest_path(entry.key)) is not None:
                 yield entry.key, manifest.number

@@ -23,10 +23,10 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_version import TableVersion
 
-from penstock.formats.lance.lake.paths import path_from_root
-from penstock.formats.lance.manifest_reader import is_of
-from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, folder_at, state_of
+from penstock.formats.lance.lake.paths import make_path_from_root
+from penstock.formats.lance.manifest_reader import is_manifest_of
+from penstock.formats.lance.names import MAIN, make_staged_path
+from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, decode_state, make_folder_url
 from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
@@ -54,10 +54,10 @@ class LanceRows:
         self, lake: Embedded, parts: LanceServices, proposal: BranchProposal, key: Key, content: LanceTable
     ) -> None:
         self._lake, self._parts, self._key, self._content = lake, parts, key, content
-        self._newest = LanceVersionReader(proposal.objects, state_of(content)).newest(MAIN)
+        self._newest = LanceVersionReader(proposal.objects, decode_state(content)).find_newest(MAIN)
         self._opened: Any = None
 
-    def begin(self) -> Any:
+    def begin_reading(self) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``; none of a table that has no version yet."""
         if self._opened is None:
             self._opened = open_rows(self._key, self.version)
@@ -71,15 +71,18 @@ class LanceRows:
             return None
         number, version = self._newest
         location = self._content.location
-        place = self._lake.places.at(location)
-        name, size = version.place(MAIN, number), version.size
-        if self._lake.moved or not _is_there(place, name, version):
-            data = self._parts.manifests.readable(location, MAIN, number, version)
-            name, size = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number), len(data)
+        place = self._lake.places.open_place(location)
+        name, size = version.promoted_path(MAIN, number), version.size
+        if self._lake.moved or not _is_file_there(place, name, version):
+            data = self._parts.manifests.read_readable_bytes(location, MAIN, number, version)
+            name, size = make_staged_path(version.chain, MAIN, f"checked-{uuid4().hex}", number), len(data)
             place.create(name, data)
-            finalize(self, _remove, place, name)
+            finalize(self, _delete_copy, place, name)
         return ProposedVersion(
-            folder_at(place.url, version.chain), number, path_from_root(f"{place.url}/{name}"), size
+            make_folder_url(place.url, version.chain),
+            number,
+            make_path_from_root(f"{place.url}/{name}"),
+            size,
         )
 
     def _watch_batches(self, reader: Any) -> Iterator[Any]:
@@ -93,11 +96,11 @@ def open_rows(key: Key, version: ProposedVersion | None) -> Callable[[], Any]:
     import lance
 
     shown = TableVersion(version=version.number, manifest_path=version.manifest, manifest_size=version.size)
-    dataset = lance.dataset(namespace_client=_OneVersion(version.folder, shown), table_id=[*key])
+    dataset = lance.dataset(namespace_client=_OneVersionNamespace(version.folder, shown), table_id=[*key])
     return lambda: dataset.scanner().to_reader()
 
 
-def _remove(place: Place, name: str) -> None:
+def _delete_copy(place: Place, name: str) -> None:
     """Delete a copy. On a disk it has a folder of its own, which goes as well."""
     place.delete([name])
     if "://" not in place.url:
@@ -105,13 +108,13 @@ def _remove(place: Place, name: str) -> None:
             Path(place.url, name).parent.rmdir()
 
 
-def _is_there(place: Place, canonical: str, version: LanceTableVersion) -> bool:
+def _is_file_there(place: Place, canonical: str, version: LanceTableVersion) -> bool:
     """Whether a version is where everybody looks: it, and not another one of its number."""
     (data,) = place.read([canonical])
-    return data is not None and is_of(version, data)
+    return data is not None and is_manifest_of(version, data)
 
 
-class _OneVersion(LanceNamespace):
+class _OneVersionNamespace(LanceNamespace):
     """A namespace that knows of one version of one table."""
 
     def __init__(self, folder: str, version: TableVersion) -> None:

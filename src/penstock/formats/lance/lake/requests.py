@@ -39,7 +39,7 @@ LocationOf = Callable[[Key], str]
 """Where a table is that the lake has."""
 
 
-def changes_of(
+def make_changes(
     operations: Sequence[tuple[int, LanceOperation]], new_place: NewPlace, location_of: LocationOf
 ) -> list[Change]:
     """Operations, each with its number in the request, as one change for each table.
@@ -54,9 +54,9 @@ def changes_of(
     changes = []
     for key, ones in by_key.items():
         check_together(ones)
-        steps = _Steps(key, new_place, location_of)
+        steps = _StepBuilder(key, new_place, location_of)
         placed = tuple(
-            NumberedStep(number, of_operation(number, steps.step, number, operation))
+            NumberedStep(number, run_for_operation(number, steps.make_step, number, operation))
             for number, operation in ones
         )
         try:
@@ -66,7 +66,7 @@ def changes_of(
     return changes
 
 
-def of_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+def run_for_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
     """Do something for one operation of a batch; what is raised says which it was."""
     try:
         return work(*given, **named)
@@ -75,7 +75,7 @@ def of_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.k
         raise
 
 
-def message_of(operations: Sequence[LanceOperation]) -> str:
+def write_commit_message(operations: Sequence[LanceOperation]) -> str:
     """What a commit says of itself, if its writer says nothing."""
     keys_by_verb: dict[str, list[str]] = {}
     for operation in operations:
@@ -86,14 +86,14 @@ def message_of(operations: Sequence[LanceOperation]) -> str:
     return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[:MESSAGE_MAX_CHARS]}…"
 
 
-class _Steps:
+class _StepBuilder:
     """Operations of one table, one after the other, as steps."""
 
     def __init__(self, key: Key, new_place: NewPlace, location_of: LocationOf) -> None:
         self._key, self._new_place, self._location_of = key, new_place, location_of
         self._location: str | None = None
 
-    def step(self, number: int, operation: LanceOperation) -> intents.Step:
+    def make_step(self, number: int, operation: LanceOperation) -> intents.Step:
         match operation:
             case calls.DeclareLance():
                 identity = operation.id or uuid4()
@@ -115,11 +115,11 @@ class _Steps:
                     properties=operation.properties,
                 )
             case calls.CreateLanceVersion():
-                return self._create(number, operation)
+                return self._make_create_step(number, operation)
             case _:
                 return _make_step(operation)
 
-    def _create(self, number: int, operation: calls.CreateLanceVersion) -> intents.CreateStep:
+    def _make_create_step(self, number: int, operation: calls.CreateLanceVersion) -> intents.CreateStep:
         if self._location is None:
             self._location = self._location_of(self._key)
         folder = f"{self._location}/"
@@ -195,7 +195,7 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
                 raise _contradiction_error(
                     operation.key, number, other_one, f"both create version {operation.version}"
                 )
-        for name in _touched_names(operation):
+        for name in _list_touched_names(operation):
             if (other_one := named.setdefault(name, number)) != number:
                 raise _contradiction_error(
                     operation.key, number, other_one, f"both are about {name[0]} '{name[1]}'"
@@ -212,7 +212,7 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
                     )
 
 
-def _touched_names(operation: LanceOperation) -> list[tuple[str, str | int]]:
+def _list_touched_names(operation: LanceOperation) -> list[tuple[str, str | int]]:
     if isinstance(operation, calls.PutLanceTag | calls.DropLanceTag):
         return [("tag", operation.tag_name)]
     if isinstance(operation, calls.PutLanceBranch | calls.DropLanceBranch):

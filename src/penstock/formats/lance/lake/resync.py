@@ -14,7 +14,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.services import LanceServices
 from penstock.formats.lance.names import MAIN, OWNER
 from penstock.formats.lance.ownership import read_owner
-from penstock.formats.lance.registration import versions_at
+from penstock.formats.lance.registration import list_versions_at
 from penstock.formats.lance.state import NAME, is_managed
 from penstock.formats.sync import own_versions_left
 from penstock.kernel.table_horizons import find_horizon
@@ -38,7 +38,7 @@ class LanceSync:
         self._lake, self._parts, self._call = lake, parts, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:
-        return ((key, content.location) for key, content in self._parts.tables())
+        return ((key, content.location) for key, content in self._parts.list_tables())
 
     def resync(self, key: Key) -> ResyncedTable | None:
         for _ in range(TRIES_MAX):
@@ -60,11 +60,11 @@ class LanceSync:
     ) -> ResyncedTable | None:
         """Commit that a table has the versions of its folder; ``None`` if the lake knows them all."""
         assert content.id is not None, "a managed table has an id"
-        self._parts.ownership.check(content)
+        self._parts.ownership.require_or_claim(content)
         state = self._parts.folder_check.compare(content.id, content.location, content)
         if state.is_in_sync:
             return None
-        newest = max(0, *versions_at(self._lake.places.at(content.location), MAIN))
+        newest = max(0, *list_versions_at(self._lake.places.open_place(content.location), MAIN))
         resynced_table = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
         known_version = 0 if is_dropped else state.known
         step = intents.ResyncStep(id=content.id, location=content.location, known=known_version)
@@ -76,15 +76,15 @@ class LanceSync:
             )
             step = msgspec.structs.replace(step, id=uuid4(), replaced=content.id)
         if not self._call.dry_run:
-            self._commit(key, step)
+            self._commit_step(key, step)
             if step.replaced is not None:
-                self._parts.promoter.forget(step.replaced)
+                self._parts.promoter.forget_table(step.replaced)
         return resynced_table
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
         (data,) = place.read([OWNER])
         owner = None if data is None else read_owner(place.location, data)
-        versions = versions_at(place, MAIN)
+        versions = list_versions_at(place, MAIN)
         if owner is None or owner.lake != self._lake.id or not versions:
             return None
         identity = UUID(owner.table)
@@ -92,13 +92,13 @@ class LanceSync:
             return None  # it was erased, and nothing of it is taken over
         key = free_key(place.location.rpartition("/")[2].partition("_")[2] or None)
         if not self._call.dry_run:
-            self._commit(key, intents.ResyncStep(id=identity, location=place.location, known=0))
+            self._commit_step(key, intents.ResyncStep(id=identity, location=place.location, known=0))
         return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
 
     def _default_branch_head(self) -> ObjectId:
-        return self._lake.kernel.references.get(self._lake.or_default(None)).head
+        return self._lake.kernel.references.get_reference(self._lake.or_default(None)).head
 
-    def _commit(self, key: Key, step: intents.ResyncStep) -> None:
+    def _commit_step(self, key: Key, step: intents.ResyncStep) -> None:
         steps = intents.Steps((intents.NumberedStep(0, step),))
         self._lake.kernel.commit(
             self._lake.or_default(None),

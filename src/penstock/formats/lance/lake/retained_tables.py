@@ -13,53 +13,53 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, PenstockError
-from penstock.formats.lance.branch_chains import WriteTarget, new_line
+from penstock.formats.lance.branch_chains import WriteTarget, begin_chain
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest, spellings
-from penstock.formats.lance.manifest_reader import is_of
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest, list_spellings
+from penstock.formats.lance.manifest_reader import is_manifest_of
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.names import MAIN, folder_of
+from penstock.formats.lance.names import MAIN, make_branch_folder
 from penstock.formats.lance.protobuf import MalformedMessage
-from penstock.formats.lance.relocation import without_idle
+from penstock.formats.lance.relocation import remove_idle_bases
 from penstock.formats.lance.state import (
     LanceState,
     LanceTableVersion,
     LanceVersionReader,
     decode_entry,
+    decode_state,
     is_managed,
-    state_of,
-    version_of,
+    parse_version_key,
 )
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import prefix_end
-from penstock.kernel.ledger import LEDGER, find_table, ledger_entry
-from penstock.kernel.objects import content_of
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.lake_state import find_prefix_end
+from penstock.kernel.ledger import LEDGER, find_table, read_ledger_entry
+from penstock.kernel.objects import read_content
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import EMPTY_ROOT, CommitObject, Leaf, Node, Value
 from penstock.model.references import Kind
-from penstock.storage.locations import normalise
-from penstock.storage.name_hashes import name_hash
+from penstock.storage.locations import normalise_location
+from penstock.storage.name_hashes import hash_name
 from penstock.storage.places import Places
 
 BLOCK: Final = 500
 
 
-def tables_at(kernel: Kernel, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+def list_tables_at(kernel: Kernel, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
     """The Lance tables of a commit whose versions the lake decides, by the ledger."""
-    look = partial(_content_at, kernel, commit)
-    for stored, _ in kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+    look = partial(_read_content_at, kernel, commit)
+    for stored, _ in kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
         key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
-        content = None if key is None else _lance_content(look(key.encode()))
+        content = None if key is None else _to_lance_table(look(key.encode()))
         if key is not None and content is not None:
             yield key, content
 
 
-def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    return content_of(kernel.objects, kernel.state(commit).get(stored))
+def _read_content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    return read_content(kernel.objects, kernel.read_state(commit).get(stored))
 
 
 class NumberedManifest(NamedTuple):
@@ -71,12 +71,12 @@ class NumberedManifest(NamedTuple):
 
     @property
     def id(self) -> tuple[str, ObjectId]:
-        return self.branch, self.version.id(self.number)
+        return self.branch, self.version.make_id(self.number)
 
     @property
-    def place(self) -> str:
+    def promoted_path(self) -> str:
         """Where its manifest is once everybody may see it."""
-        return self.version.place(self.branch, self.number)
+        return self.version.promoted_path(self.branch, self.number)
 
 
 class RetainedTable:
@@ -109,18 +109,18 @@ class RetainedTable:
         self.gone: set[tuple[str, ObjectId]] = set()
         """Versions that nobody can read any more, because somebody else has removed their manifests."""
 
-    def take(self, numbered_manifest: NumberedManifest) -> None:
+    def note_version(self, numbered_manifest: NumberedManifest) -> None:
         """Learn of a version."""
         self.numbers.setdefault((numbered_manifest.version.chain, numbered_manifest.branch), set()).add(
             numbered_manifest.number
         )
         self.waiting[numbered_manifest.id] = numbered_manifest
 
-    def holds(self, folder: str) -> bool:
+    def has_chain_folder(self, folder: str) -> bool:
         """Whether the folder of a chain, or of one of Lance's own branches in one, is one of versions."""
-        return folder in self.lines or any(folder == folder_of(*number) for number in self.numbers)
+        return folder in self.lines or any(folder == make_branch_folder(*number) for number in self.numbers)
 
-    def numbers_of(self, branch: str, chain: str | None = None) -> set[int]:
+    def list_version_numbers(self, branch: str, chain: str | None = None) -> set[int]:
         """The versions of one of Lance's own branches, in one chain or in all of them."""
         number_sets = (
             ones for (where, name), ones in self.numbers.items() if name == branch and chain in (None, where)
@@ -129,15 +129,15 @@ class RetainedTable:
 
     def is_copy(self, chain: str, branch: str, number: int) -> bool:
         """Whether a line has a version of another chain, from before the line's own ones, to begin with."""
-        own = self.numbers_of(branch, chain)
+        own = self.list_version_numbers(branch, chain)
         is_before = not own or number < min(own)
-        return chain in self.lines and is_before and number in self.numbers_of(branch)
+        return chain in self.lines and is_before and number in self.list_version_numbers(branch)
 
 
 class RetainedTables:
     """Looks at all kept commits; a second look costs what was committed in between."""
 
-    def __init__(self, kernel: Kernel, places: Places, progress: Progress = silent) -> None:
+    def __init__(self, kernel: Kernel, places: Places, progress: Progress = show_no_progress) -> None:
         self._kernel, self._places, self._progress = kernel, places, progress
         self._history = RetainedHistory(kernel, self._tables_changed_by, progress)
         self.neighbours = NeighbourTables(LanceTable)
@@ -154,18 +154,18 @@ class RetainedTables:
         self.bases: set[str] = set()
         """Further folders in which manifests name files, as of tables that they were cloned from."""
 
-    def look(self) -> None:
+    def read_new_commits(self) -> None:
         """Take in what kept commits have. ``Damaged`` if some of it cannot be read."""
-        for key, content in self._history.unseen():
+        for key, content in self._history.list_unseen():
             self._add_table(key, content)
         self._look_at_branches()
         self._look_at_heads()
         for table in self.tables.values():
             self._read_waiting(table)
 
-    def names(self, path: str) -> bool:
+    def is_file_named(self, path: str) -> bool:
         """Whether a file is named."""
-        return any(name_hash(spelling) in self._names for spelling in spellings(path))
+        return any(hash_name(spelling) in self._names for spelling in list_spellings(path))
 
     def find_unclear(self, location: str) -> Iterator[RetainedTable]:
         """Tables of which it cannot be read whether they have files in the folder of another one.
@@ -186,29 +186,32 @@ class RetainedTables:
 
     def is_or_was_on_branch(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
-        heads = {reference.head for reference in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}
+        heads = {reference.head for reference in self._kernel.references.list_all_references(Kind.BRANCH)} - {
+            NO_COMMIT
+        }
         return any(
-            ledger_entry(partial(_content_at, self._kernel, head), table) is not None for head in heads
+            read_ledger_entry(partial(_read_content_at, self._kernel, head), table) is not None
+            for head in heads
         )
 
     def name(self, paths: Iterable[str]) -> None:
         """Count files as named."""
-        self._names.update(map(name_hash, paths))
+        self._names.update(map(hash_name, paths))
 
     def take_manifest(self, table: RetainedTable, folder: str, data: bytes) -> None:
         """Count as named what a manifest names that lies in a chain's folder. ``UnclearManifest`` if it
         cannot."""
         try:
-            manifest = Manifest.read(data, self._places.moved)
+            manifest = Manifest.decode(data, self._places.moved)
         except MalformedMessage as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
         where = f"{table.location}/{folder}".rstrip("/")
         outside = {base.path for base in manifest.bases if not _is_inside(base.path, table.location)}
         if outside:
-            table.bases |= outside & {base.path for base in without_idle(manifest, "").bases}
-        named = {name_hash(file) for file in self._manifests.of(manifest, where)}
+            table.bases |= outside & {base.path for base in remove_idle_bases(manifest, "").bases}
+        named = {hash_name(file) for file in self._manifests.list_new_files(manifest, where)}
         self._names |= named
-        self.bases.update(normalise(base.path) for base in manifest.bases)
+        self.bases.update(normalise_location(base.path) for base in manifest.bases)
         self._named_in.setdefault(where, set()).update(named)
 
     def files_of_other_chains(self, where: str, data: Sequence[bytes]) -> list[frozenset[bytes]]:
@@ -216,10 +219,13 @@ class RetainedTables:
         names too, by hashes. ``UnclearManifest`` if that cannot be said."""
         others = set[bytes]().union(*(names for folder, names in self._named_in.items() if folder != where))
         try:
-            named = [[*ManifestFiles().of(Manifest.read(data, self._places.moved), where)] for data in data]
+            named = [
+                [*ManifestFiles().list_new_files(Manifest.decode(data, self._places.moved), where)]
+                for data in data
+            ]
         except MalformedMessage as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
-        return [frozenset(map(name_hash, files)) & others for files in named]
+        return [frozenset(map(hash_name, files)) & others for files in named]
 
     # -- what commits tell ---------------------------------------------------------------------------------
 
@@ -227,31 +233,33 @@ class RetainedTables:
         self, data: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[Key, LanceTable]]:
         if is_first:
-            values: Iterator[tuple[bytes, Value | None]] = self._kernel.state(data).scan()
+            values: Iterator[tuple[bytes, Value | None]] = self._kernel.read_state(data).scan()
         else:
-            values = ((stored, now) for stored, _, now in self._kernel.differing(commit.parent, data))
+            values = (
+                (stored, now) for stored, _, now in self._kernel.iterate_differences(commit.parent, data)
+            )
         for stored, value in values:
-            content = content_of(self._kernel.objects, value)
-            self.neighbours.take(stored, content)
-            own = None if stored.startswith(RESERVED) else _lance_content(content)
+            content = read_content(self._kernel.objects, value)
+            self.neighbours.note_content(stored, content)
+            own = None if stored.startswith(RESERVED) else _to_lance_table(content)
             retained = None if own is None else self._history.drop_erased(own)
             if retained is not None:
                 yield Key.decode(stored), retained
 
     def _add_table(self, key: Key, content: LanceTable) -> RetainedTable:
-        location = normalise(content.location)
+        location = normalise_location(content.location)
         table = self.tables.get(location)
         if table is None:
             table = self.tables[location] = RetainedTable(key, location)
-        state = state_of(content)
+        state = decode_state(content)
         table.is_registered |= state.is_registered
         table.first = max(table.first, state.first)
         table.lines.add(state.chain)
         recent = (NumberedManifest(entry.branch, entry.number, entry.version) for entry in state.recent)
         for numbered_manifest in (*self._read_new_tree_nodes(location, state), *recent):
             if numbered_manifest.branch != MAIN or numbered_manifest.number >= state.first:
-                table.take(numbered_manifest)
-        for numbered_manifest in _newest_versions(LanceVersionReader(self._kernel.objects, state)):
+                table.note_version(numbered_manifest)
+        for numbered_manifest in _find_newest_versions(LanceVersionReader(self._kernel.objects, state)):
             _add_version(table.history, numbered_manifest)
         return table
 
@@ -268,7 +276,7 @@ class RetainedTables:
             for data, node in self._kernel.objects.get_many(block).items():
                 if isinstance(node, Leaf):
                     for key, value in zip(node.keys, node.values, strict=True):
-                        named, entry = version_of(key), decode_entry(value)
+                        named, entry = parse_version_key(key), decode_entry(value)
                         if named is not None and isinstance(entry, LanceTableVersion):
                             yield NumberedManifest(*named, entry)
                 elif isinstance(node, Node):
@@ -281,27 +289,31 @@ class RetainedTables:
     def _look_at_branches(self) -> None:
         """Where branches are now, and the lines that they begin when somebody writes there next: one may be
         there already."""
-        for branch in self._kernel.references.all(Kind.BRANCH):
+        for branch in self._kernel.references.list_all_references(Kind.BRANCH):
             if branch.head == NO_COMMIT or (branch.incarnation, branch.head) in self._branches:
                 continue
-            for key, content in tables_at(self._kernel, branch.head):
+            for key, content in list_tables_at(self._kernel, branch.head):
                 if (retained := self._history.drop_erased(content)) is None:
                     continue
-                versions = LanceVersionReader(self._kernel.objects, state_of(retained))
+                versions = LanceVersionReader(self._kernel.objects, decode_state(retained))
                 table = self._add_table(key, retained)
                 table.is_there = True
-                table.lines.add(new_line(WriteTarget(branch.incarnation), content, versions).folder)
-                if (newest := versions.newest()) is not None:
+                table.lines.add(begin_chain(WriteTarget(branch.incarnation), content, versions).folder)
+                if (newest := versions.find_newest()) is not None:
                     table.newest.add(NumberedManifest(MAIN, *newest).id)
             self._branches.add((branch.incarnation, branch.head))
 
     def _look_at_heads(self) -> None:
         """Which versions branches, tags and transactions are at now."""
         kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
-        commits = {reference.head for kind in kinds for reference in self._kernel.references.all(kind)} - {
-            NO_COMMIT
+        commits = {
+            reference.head
+            for kind in kinds
+            for reference in self._kernel.references.list_all_references(kind)
+        } - {NO_COMMIT}
+        self._heads = {
+            commit: self._heads.get(commit) or [*self._list_versions_at(commit)] for commit in commits
         }
-        self._heads = {commit: self._heads.get(commit) or [*self._versions_at(commit)] for commit in commits}
         for table in self.tables.values():
             table.heads = {}
         for location, versions in (each for head in self._heads.values() for each in head):
@@ -309,21 +321,24 @@ class RetainedTables:
                 for version in versions:
                     _add_version(known_table.heads, version)
 
-    def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[NumberedManifest]]]:
+    def _list_versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[NumberedManifest]]]:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
         to."""
-        for _, content in tables_at(self._kernel, commit):
+        for _, content in list_tables_at(self._kernel, commit):
             if (retained := self._history.drop_erased(content)) is None:
                 continue
-            versions = LanceVersionReader(self._kernel.objects, state_of(retained))
-            named = [(branch.parent, branch.version) for branch in versions.branches().values()]
-            named += [(tag.branch, tag.version) for tag in versions.tags().values()]
+            versions = LanceVersionReader(self._kernel.objects, decode_state(retained))
+            named = [(branch.parent, branch.version) for branch in versions.list_branches().values()]
+            named += [(tag.branch, tag.version) for tag in versions.list_tags().values()]
             numbered_manifests = [
                 NumberedManifest(*version_at, version)
                 for version_at in named
-                if (version := versions.get(*version_at)) is not None
+                if (version := versions.get_version(*version_at)) is not None
             ]
-            yield normalise(content.location), [*_newest_versions(versions), *numbered_manifests]
+            yield (
+                normalise_location(content.location),
+                [*_find_newest_versions(versions), *numbered_manifests],
+            )
 
     # -- what manifests tell -------------------------------------------------------------------------------
 
@@ -336,38 +351,43 @@ class RetainedTables:
         }
         table.waiting = {}
         try:
-            self._read(table, [*waiting.values()])
+            self._read_manifests(table, [*waiting.values()])
             table.read.update(waiting)
         except PenstockError as problem:
             table.problem = table.problem or problem.message
         if table.newest & table.gone:
             table.problem = f"the manifest of the newest version of the Lance table '{table.key}' is gone"
 
-    def _read(self, table: RetainedTable, versions: list[NumberedManifest]) -> None:
+    def _read_manifests(self, table: RetainedTable, versions: list[NumberedManifest]) -> None:
         """A version whose manifest is nowhere names nothing: Lance's own clean-up has removed it."""
-        place, apart = self._places.at(table.location), list[NumberedManifest]()
+        place, apart = self._places.open_place(table.location), list[NumberedManifest]()
         for numbered_manifest, data in zip(
-            versions, place.read([numbered_manifest.place for numbered_manifest in versions]), strict=True
+            versions,
+            place.read([numbered_manifest.promoted_path for numbered_manifest in versions]),
+            strict=True,
         ):
-            self.name([f"{table.location}/{numbered_manifest.place}"])
-            if data is not None and is_of(numbered_manifest.version, data):
+            self.name([f"{table.location}/{numbered_manifest.promoted_path}"])
+            if data is not None and is_manifest_of(numbered_manifest.version, data):
                 self._take_version(table, numbered_manifest, data)
             else:
                 apart.append(numbered_manifest)
         for numbered_manifest, data in zip(
             apart,
             place.read(
-                [numbered_manifest.version.staged or numbered_manifest.place for numbered_manifest in apart]
+                [
+                    numbered_manifest.version.staged or numbered_manifest.promoted_path
+                    for numbered_manifest in apart
+                ]
             ),
             strict=True,
         ):
             if numbered_manifest.version.staged:
                 self.name([f"{table.location}/{numbered_manifest.version.staged}"])
             if data is None:  # it may have been put where everybody looks in between
-                (data,) = place.read([numbered_manifest.place])
+                (data,) = place.read([numbered_manifest.promoted_path])
             if data is None:
                 table.gone.add(numbered_manifest.id)
-            elif is_of(numbered_manifest.version, data):
+            elif is_manifest_of(numbered_manifest.version, data):
                 self._take_version(table, numbered_manifest, data)
             else:
                 table.problem = _different_manifest_message(table, numbered_manifest)
@@ -375,7 +395,7 @@ class RetainedTables:
     def _take_version(self, table: RetainedTable, numbered_manifest: NumberedManifest, data: bytes) -> None:
         try:
             self.take_manifest(
-                table, folder_of(numbered_manifest.version.chain, numbered_manifest.branch), data
+                table, make_branch_folder(numbered_manifest.version.chain, numbered_manifest.branch), data
             )
         except UnclearManifest as problem:
             table.problem = f"version {numbered_manifest.number} of the Lance table '{table.key}' {problem}"
@@ -386,10 +406,10 @@ def _is_inside(path: str, location: str) -> bool:
     return path.rstrip("/") == location or path.startswith(f"{location}/")
 
 
-def _newest_versions(versions: LanceVersionReader) -> Iterator[NumberedManifest]:
+def _find_newest_versions(versions: LanceVersionReader) -> Iterator[NumberedManifest]:
     """The newest version of each of Lance's own branches."""
-    for branch in (MAIN, *versions.branches()):
-        if (newest := versions.newest(branch)) is not None:
+    for branch in (MAIN, *versions.list_branches()):
+        if (newest := versions.find_newest(branch)) is not None:
             yield NumberedManifest(branch, *newest)
 
 
@@ -402,12 +422,12 @@ def _add_version(
     ] = numbered_manifest.version
 
 
-def _lance_content(content: AnyContent | None) -> LanceTable | None:
+def _to_lance_table(content: AnyContent | None) -> LanceTable | None:
     return content if isinstance(content, LanceTable) and is_managed(content) else None
 
 
 def _different_manifest_message(table: RetainedTable, numbered_manifest: NumberedManifest) -> str:
     return (
         f"the manifest of version {numbered_manifest.number} of the Lance table '{table.key}' differs from "
-        f"the committed one: {numbered_manifest.place}"
+        f"the committed one: {numbered_manifest.promoted_path}"
     )

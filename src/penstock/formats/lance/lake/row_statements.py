@@ -14,7 +14,7 @@ from uuid import uuid4
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.lance.lake.failures import own_errors
 from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob
-from penstock.formats.lance.lake.rows import find_earlier_write, to_lance
+from penstock.formats.lance.lake.rows import find_earlier_write, open_lance_dataset
 from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import (
     DELETE,
@@ -24,7 +24,7 @@ from penstock.lake.row_changes import (
     MergeClause,
     RowValues,
 )
-from penstock.lake.row_input import rows_of
+from penstock.lake.row_input import open_row_reader
 from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def delete_rows(
     count = _count_rows(table, condition)
     if not count:
         return ChangedRows(key=table.key)
-    committed = _run(table, lambda dataset: dataset.delete(condition), description, idempotency_key)
-    return _describe(table, committed, deleted=count)
+    committed = _run_lance_job(table, lambda dataset: dataset.delete(condition), description, idempotency_key)
+    return _make_changed_rows(table, committed, deleted=count)
 
 
 def update_rows(
@@ -63,8 +63,10 @@ def update_rows(
     count = _count_rows(table, EVERYTHING if where is None else where)
     if not count:
         return ChangedRows(key=table.key)
-    committed = _run(table, lambda dataset: dataset.update(texts, where=where), description, idempotency_key)
-    return _describe(table, committed, updated=count)
+    committed = _run_lance_job(
+        table, lambda dataset: dataset.update(texts, where=where), description, idempotency_key
+    )
+    return _make_changed_rows(table, committed, updated=count)
 
 
 def merge_rows(
@@ -77,10 +79,10 @@ def merge_rows(
 ) -> ChangedRows:
     """Merge rows into a table by columns that are equal."""
     if isinstance(on, str):
-        raise _refuse(table, "rows can only be matched by equal columns: on=['id']")
+        raise _make_not_managed_error(table, "rows can only be matched by equal columns: on=['id']")
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
         return earlier
-    rows, counts = rows_of(source), dict[str, int]()
+    rows, counts = open_row_reader(source), dict[str, int]()
 
     def merge(dataset: Any) -> None:
         builder = dataset.merge_insert(list(on))
@@ -88,8 +90,8 @@ def merge_rows(
             builder = _add_clause(table, builder, clause)
         counts.update(builder.execute(rows))
 
-    committed = _run(table, merge, description, idempotency_key)
-    return _describe(
+    committed = _run_lance_job(table, merge, description, idempotency_key)
+    return _make_changed_rows(
         table,
         committed,
         deleted=counts.get("num_deleted_rows", 0),
@@ -107,7 +109,7 @@ def optimize_files(table: Table, progress: OptimizeProgress) -> OptimizedTable:
 
     table.require_branch()
     table.lake.begin_write(makes_lake=False)
-    dataset = to_lance(table.outside_read_set)
+    dataset = open_lance_dataset(table.outside_read_set)
     first, before = dataset.version, {fragment.fragment_id for fragment in dataset.get_fragments()}
     with own_errors(table.lake.lance(table.ref, via=table.via), table.key):
         if Compaction.plan(dataset, {}).num_tasks():
@@ -134,14 +136,14 @@ def _add_clause(table: Table, builder: Any, clause: MergeClause) -> Any:
         return builder.when_not_matched_insert_all()
     if clause.kind not in (MATCHED, NOT_MATCHED) and clause.action == DELETE:
         return builder.when_not_matched_by_source_delete(clause.condition)
-    raise _refuse(
+    raise _make_not_managed_error(
         table,
         "a merge into a Lance table supports the update and insert of all columns and the deletion of rows "
         f"that the source lacks; it cannot {clause.action} rows that are {clause.kind} in another way",
     )
 
 
-def _run(
+def _run_lance_job(
     table: Table, work: Callable[[Any], Any], description: CommitDescription, idempotency_key: str | None
 ) -> CommittedJob:
     """Have Lance do something to a table as one commit."""
@@ -161,10 +163,10 @@ def _run(
         work(dataset)
         return dataset
 
-    return JobNamespace(table.lake, job).run(change)
+    return JobNamespace(table.lake, job).run_lance_job(change)
 
 
-def _describe(
+def _make_changed_rows(
     table: Table, committed: CommittedJob, deleted: int = 0, updated: int = 0, inserted: int = 0
 ) -> ChangedRows:
     return ChangedRows(
@@ -194,7 +196,7 @@ def _find_earlier(table: Table, idempotency_key: str | None) -> ChangedRows | No
 
 
 def _count_rows(table: Table, where: str) -> int:
-    dataset = to_lance(table.outside_read_set)
+    dataset = open_lance_dataset(table.outside_read_set)
     with own_errors(table.lake.lance(table.ref, via=table.via), table.key):
         count: int = dataset.count_rows(filter=where)
     return count
@@ -218,5 +220,5 @@ def _value_as_sql(name: str, value: Any) -> str:
     raise InvalidRequest(f"the value of '{name}' is a {type(value).__name__}; write it as SQL", column=name)
 
 
-def _refuse(table: Table, why: str) -> NotManaged:
+def _make_not_managed_error(table: Table, why: str) -> NotManaged:
     return NotManaged(f"'{table.key}' is a Lance table: {why}", key=str(table.key))

@@ -23,7 +23,7 @@ from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJo
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.calls import CommitDescription
-from penstock.lake.row_input import is_stream, rows_of
+from penstock.lake.row_input import is_stream, open_row_reader
 from penstock.model.commits import Commit
 from penstock.model.transactions import is_transaction
 
@@ -34,7 +34,7 @@ TRIES_MAX: Final = 3
 """How often rows are written in a transaction whose target moves while they are."""
 
 
-def to_lance(table: Table, **options: Any) -> Any:
+def open_lance_dataset(table: Table, **options: Any) -> Any:
     """A table as Lance's own dataset, at the version that it has now, or that the options name."""
     table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
     if isinstance(version := options.get("version"), int):
@@ -51,7 +51,7 @@ def to_lance(table: Table, **options: Any) -> Any:
 
 def to_arrow(table: Table, columns: Sequence[str] | None, where: str | None) -> Any:
     """The rows as a ``pyarrow.Table``. ``where`` is a condition as Lance reads it."""
-    dataset = to_lance(table)
+    dataset = open_lance_dataset(table)
     with own_errors(table.lake.lance(table.ref, via=table.via), table.key):
         return dataset.to_table(columns=None if columns is None else list(columns), filter=where)
 
@@ -69,7 +69,7 @@ def require_version(table: Table, wanted: int | None = None) -> int:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def write(
+def write_rows(
     table: Table, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
 ) -> TableCommitResult:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
@@ -95,7 +95,7 @@ def write(
         if (earlier_write := find_earlier_write(table, job.id)) is None:
             raise
         return earlier_write
-    return ratified_version(table, committed.head, committed.commit, committed.version)
+    return make_commit_result(table, committed.head, committed.commit, committed.version)
 
 
 def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> CommittedJob:
@@ -114,7 +114,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
         source = LanceRowSource(data)
         try:
             with source.source_errors_raised():
-                return JobNamespace(table.lake, job).run(write)
+                return JobNamespace(table.lake, job).run_lance_job(write)
         except CommitConflict:
             if not tries_left:
                 raise
@@ -125,7 +125,7 @@ class LanceRowSource:
     """Rows on their way to Lance, which knows of whatever their source raises only that it did."""
 
     def __init__(self, data: Any) -> None:
-        self.rows = _arrow_rows(data)
+        self.rows = _to_arrow_rows(data)
         self._problem: Exception | None = None
         if isinstance(self.rows, pa.RecordBatchReader):
             self.rows = pa.RecordBatchReader.from_batches(self.rows.schema, self._read_batches(self.rows))
@@ -150,9 +150,9 @@ class LanceRowSource:
         raise self._problem
 
 
-def _arrow_rows(data: Any) -> Any:
+def _to_arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
-    rows = rows_of(data)
+    rows = open_row_reader(data)
     names = rows.schema.names
     repeated_names = sorted({name for name in names if names.count(name) > 1})
     if repeated_names:
@@ -167,10 +167,10 @@ def find_earlier_write(table: Table, idempotency_key: str) -> TableCommitResult 
         return None
     call = ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1)
     (version,) = table.lake.do(call)
-    return ratified_version(table, landing.head, landing.commit, version.version, is_repeated=True)
+    return make_commit_result(table, landing.head, landing.commit, version.version, is_repeated=True)
 
 
-def ratified_version(
+def make_commit_result(
     table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
 ) -> TableCommitResult:
     call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)

@@ -21,24 +21,24 @@ from penstock.formats.lance.lake.folder_notes import (
     DeregisteredNote,
     mark_files_kept,
     note_not_intended,
-    stays,
+    read_deregistered_note,
 )
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.promotion_tasks import PromoteTask
 from penstock.formats.lance.refs import RefFiles
-from penstock.formats.lance.state import NAME, is_managed, state_of
-from penstock.formats.lance.table_changes import step_names
+from penstock.formats.lance.state import NAME, decode_state, is_managed
+from penstock.formats.lance.table_changes import list_step_names
 from penstock.formats.sync import out_of_sync
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.format import AppliedChange, LaterCommitLookup, PrepareAgain, Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.leases import Leases
-from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
-from penstock.kernel.objects import content_of
-from penstock.lake.log_search import differences
+from penstock.kernel.ledger import LEDGER, find_holder, find_last_content, find_table
+from penstock.kernel.objects import read_content
+from penstock.lake.log_search import list_differences
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -52,7 +52,7 @@ logger = logging.getLogger("penstock")
 
 LET_GO_S: Final = 5.0
 """How long a table that is deregistered may take until all of its versions are where everybody looks."""
-DEREGISTERED: Final = step_names((NumberedStep(0, DeregisterStep()),))
+DEREGISTERED: Final = list_step_names((NumberedStep(0, DeregisterStep()),))
 """What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
 
 
@@ -69,8 +69,8 @@ class LanceServices:
             self.manifests,
             kernel.objects,
             self.ownership,
-            refs=RefFiles(places, kernel.objects, lake_id, self._current_content, kernel.clock),
-            current=self._current_content,
+            refs=RefFiles(places, kernel.objects, lake_id, self._read_current_content, kernel.clock),
+            current=self._read_current_content,
             has_table=self._has_table,
             meter=kernel.meter,
             clock=kernel.clock,
@@ -101,23 +101,23 @@ class LanceServices:
         unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
         return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
 
-    def measure(self) -> None:
+    def report_metrics(self) -> None:
         """Tell the meter which versions wait to be promoted."""
-        self.promoter.measure()
+        self.promoter.report_metrics()
 
     def close(self, timeout_s: float) -> None:
         """Promote what was ratified here, for at most so long."""
         self.promoter.close(timeout_s)
 
-    def _current_content(self, task: PromoteTask) -> LanceTable | None:
+    def _read_current_content(self, task: PromoteTask) -> LanceTable | None:
         """The table of a task, as its branch has it now; nothing if it does not."""
         try:
-            head = self._kernel.references.get(task.branch).head
+            head = self._kernel.references.get_reference(task.branch).head
         except ReferenceNotFound:
             return None
         if head == NO_COMMIT:
             return None
-        content = content_of(self._kernel.objects, self._kernel.state(head).get(task.key.encode()))
+        content = read_content(self._kernel.objects, self._kernel.read_state(head).get(task.key.encode()))
         if not isinstance(content, LanceTable) or not is_managed(content) or content.id != task.content.id:
             return None
         return content
@@ -125,29 +125,33 @@ class LanceServices:
     def _has_table(self, task: PromoteTask) -> bool:
         """Whether the branch of a task, or the default one, has its table under any key."""
         try:
-            head = self._kernel.references.get(task.branch or self._kernel.formats.default_branch).head
+            head = self._kernel.references.get_reference(
+                task.branch or self._kernel.formats.default_branch
+            ).head
         except ReferenceNotFound:
             return False
         return head != NO_COMMIT and find_table(partial(self._read_content, head), task.table) is not None
 
     def find_last(self, identity: UUID) -> LanceTable | None:
         """A table as the default branch has it, or had it when it was dropped."""
-        head = self._kernel.references.get(self._kernel.formats.default_branch).head
-        content = None if head == NO_COMMIT else last_content(partial(self._read_content, head), identity)
+        head = self._kernel.references.get_reference(self._kernel.formats.default_branch).head
+        content = (
+            None if head == NO_COMMIT else find_last_content(partial(self._read_content, head), identity)
+        )
         return content if isinstance(content, LanceTable) and is_managed(content) else None
 
-    def folder_alarm(self, key: Key, content: LanceTable) -> str:
+    def check_folder(self, key: Key, content: LanceTable) -> str:
         """What is wrong with the folder of a table of the default branch, by what is there now; nothing if it
         is what the lake knows, or another lake's. Raises as storage does."""
-        if content.id is None or not self.ownership.owns(content):
+        if content.id is None or not self.ownership.owns_table(content):
             return ""
         state = self.folder_check.compare(content.id, content.location, content)
         return "" if state.is_in_sync else out_of_sync(key, content.location, state).message
 
-    def tables(self) -> Iterator[tuple[Key, LanceTable]]:
+    def list_tables(self) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of the default branch."""
         yield from self._tables_in_ledger(
-            self._kernel.references.get(self._kernel.formats.default_branch).head
+            self._kernel.references.get_reference(self._kernel.formats.default_branch).head
         )
 
     def _settle_removed_table(self, key: Key, commit: ObjectId) -> None:
@@ -157,37 +161,37 @@ class LanceServices:
         They see what is in its folder, so that all of its versions have to be there first. Whoever dies
         before that, or cannot have them there, leaves the table to the lake, which can register it again.
         """
-        before = self._kernel.history.commit(commit).parent
+        before = self._kernel.history.read_commit(commit).parent
         old_content = None if before == NO_COMMIT else self._read_content(before, key.encode())
         if (
             not isinstance(old_content, LanceTable)
             or not is_managed(old_content)
-            or not self.ownership.owns(old_content)
+            or not self.ownership.owns_table(old_content)
         ):
             return
         place, is_location_of_table = (
-            self.places.at(old_content.location),
+            self.places.open_place(old_content.location),
             self.is_location_of_table(old_content.location),
         )
         if self._has_deregistered(commit, old_content):
             mark_files_kept(place)
         elif not is_location_of_table:
             note_not_intended(place)
-        if is_location_of_table or stays(place) is not DeregisteredNote.YES:
+        if is_location_of_table or read_deregistered_note(place) is not DeregisteredNote.YES:
             return
-        if self.promoter.promote(old_content, monotonic() + LET_GO_S):
-            self.ownership.release(old_content)
+        if self.promoter.promote_table(old_content, monotonic() + LET_GO_S):
+            self.ownership.release_table(old_content)
 
     def _has_deregistered(self, commit: ObjectId, table: LanceTable) -> bool:
         """Whether a commit deregistered a table, or brought another one that did."""
-        landed = self._kernel.history.commit(commit)
+        landed = self._kernel.history.read_commit(commit)
         brought = (
             each
             for parent in landed.further_parents
-            for _, each in self._kernel.history.only_in(parent, landed.parent)
+            for _, each in self._kernel.history.list_commits_only_in(parent, landed.parent)
         )
         for each in (landed, *brought):
-            for intent in self._kernel.objects.intents(each):
+            for intent in self._kernel.objects.read_intents(each):
                 if (intent.format, intent.data) == (NAME, DEREGISTERED):
                     before = None if each.parent == NO_COMMIT else self._read_content(each.parent, intent.key)
                     if before is not None and before.id == table.id:
@@ -196,54 +200,54 @@ class LanceServices:
 
     def is_location_of_table(self, location: str) -> bool:
         """Whether any branch has a table at a place."""
-        for reference in self._kernel.references.all(Kind.BRANCH):
+        for reference in self._kernel.references.list_all_references(Kind.BRANCH):
             look = partial(self._read_content, reference.head)
-            identity = None if reference.head == NO_COMMIT else holder(look, location)
+            identity = None if reference.head == NO_COMMIT else find_holder(look, location)
             if identity is not None and find_table(look, identity) is not None:
                 return True
         return False
 
     def _read_content(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
-        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+        return read_content(self._kernel.objects, self._kernel.read_state(commit).get(stored))
 
     def _catch_up(self) -> None:
         for branch, key, content in self._list_tables():
             if self.promoter.is_closing:
                 return
             is_default = branch == self._kernel.formats.default_branch
-            self.promoter.table_committed(key, content, is_default=is_default, branch=branch)
+            self.promoter.note_commit(key, content, is_default=is_default, branch=branch)
 
     def _list_tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
         """The tables of the default branch, and those of other branches that differ from them."""
         default = self._kernel.formats.default_branch
-        head = self._kernel.references.get(default).head
+        head = self._kernel.references.get_reference(default).head
         yield from ((default, *table) for table in self._tables_in_ledger(head))
-        for reference in self._kernel.references.all(Kind.BRANCH):
+        for reference in self._kernel.references.list_all_references(Kind.BRANCH):
             if reference.name == default or reference.name.startswith(PREFIX) or reference.head == head:
                 continue
-            for key, content in self._changed_tables(head, reference.head):
-                if state_of(content).owner:
+            for key, content in self._find_changed_tables(head, reference.head):
+                if decode_state(content).owner:
                     yield reference.name, key, content
 
     def _tables_in_ledger(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of a commit, from the ledger: other keys are not looked at."""
         if commit == NO_COMMIT:
             return
-        state = self._kernel.state(commit)
+        state = self._kernel.read_state(commit)
 
         def look(stored: bytes) -> AnyContent | None:
-            return content_of(self._kernel.objects, state.get(stored))
+            return read_content(self._kernel.objects, state.get(stored))
 
-        for stored, _ in state.scan(LEDGER, prefix_end(LEDGER)):
+        for stored, _ in state.scan(LEDGER, find_prefix_end(LEDGER)):
             key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, LanceTable) and is_managed(content):
                 yield key, content
 
-    def _changed_tables(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+    def _find_changed_tables(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
         """The managed Lance tables that differ between two commits. Shared parts of the trees are not
         read."""
-        for difference in differences(self._kernel, before, after, None, None):
+        for difference in list_differences(self._kernel, before, after, None, None):
             if isinstance(difference.after, LanceTable) and is_managed(difference.after):
                 yield difference.key, difference.after
 
@@ -267,7 +271,7 @@ class OwnLanceFormat(LanceFormat):
 
     def prepare(self, table: Table, change: Change) -> Any:
         if isinstance(table.content, LanceTable) and is_managed(table.content):
-            self._ownership.check(table.content, is_here=True)
+            self._ownership.require_or_claim(table.content, is_here=True)
             steps = [step.step for step in decode_steps(change.intent).steps]
             if not any(isinstance(step, DeregisterStep | ResyncStep) for step in steps):
                 written = {step.path for step in steps if isinstance(step, CreateStep)}
@@ -276,8 +280,8 @@ class OwnLanceFormat(LanceFormat):
                 )
         return super().prepare(table, change)
 
-    def check(self, table: Table, content: LanceTable) -> object:
-        self._ownership.check(content)
+    def check_may_write(self, table: Table, content: LanceTable) -> object:
+        self._ownership.require_or_claim(content)
         self._folder_check.require_in_sync(
             table.key, content, is_default=table.is_default and table.content is content
         )
@@ -333,7 +337,7 @@ class OwnLanceFormat(LanceFormat):
         if not table.may_read:
             raise PrepareAgain
         try:
-            if self._ownership.owns(content):
+            if self._ownership.owns_table(content):
                 self._folder_check.require_in_sync(table.key, content, is_default=True)
         except OutOfSync:
             raise
@@ -347,7 +351,7 @@ class OwnLanceFormat(LanceFormat):
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
         if isinstance(content, LanceTable) and is_managed(content):
-            self._own.table_committed(key, content, is_default=is_default, branch=branch)
+            self._own.note_commit(key, content, is_default=is_default, branch=branch)
         elif not branch.startswith(PREFIX):
             self._own.forget_dropped()
             self._gone(key, commit)

@@ -26,21 +26,27 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
-from penstock.formats.lance.lake.folder_notes import DeregisteredNote, owner_of, stays
-from penstock.formats.lance.lake.leftovers import FoundFile, LanceNeeds, is_data, judge, manifest_at
+from penstock.formats.lance.lake.folder_notes import DeregisteredNote, read_deregistered_note, read_owner_id
+from penstock.formats.lance.lake.leftovers import (
+    FoundFile,
+    LanceNeeds,
+    is_data,
+    judge_file,
+    parse_manifest_path,
+)
 from penstock.formats.lance.lake.manifest_files import UnclearManifest
 from penstock.formats.lance.lake.pins import TablePins
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import MAIN, OWNER, REFS_OF_BRANCHES, VERSIONS
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import FOREVER_US, ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.locations import normalise, table_of_place
+from penstock.storage.locations import normalise_location, parse_table_of_place
 from penstock.storage.places import Place, Places
 from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
@@ -71,26 +77,26 @@ class LanceSweep:
         lake_id: str,
         warehouse: str,
         call: SweepTables,
-        progress: Progress = silent,
+        progress: Progress = show_no_progress,
     ) -> None:
         self._kernel, self._places, self._lake_id, self._call = kernel, places, lake_id, call
         self._warehouse = warehouse.rstrip("/")
-        self.pinned_us = ForkNotes(kernel.store, places).pinned_us
+        self.pinned_us = ForkNotes(kernel.store, places).find_pinned_time_us
         """Files that were written until the time that this tells may be those of a fork."""
         self._engine = SweepEngine(
             remove_data=call.remove_data, dry_run=call.dry_run, pinned_us=self.pinned_us, progress=progress
         )
-        self.before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
+        self.before_us = kernel.clock() - kernel.graces.find_sweep_grace(LANCE_DAYS).data_us
         self.kept = RetainedTables(kernel, places, progress)
         self._is_looked = False
 
     def locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
-        self.look()
+        self.read_retained_tables()
         locations = {
             table.location for table in self.kept.tables.values() if self._call.key in (None, table.key)
         }
-        alone = set() if self._call.key is not None else {*self._unreferenced_places()}
+        alone = set() if self._call.key is not None else {*self._list_unreferenced_places()}
         return sorted(location for location in locations | alone if location > self._call.after)
 
     def sweep_locations(self, locations: Iterable[str]) -> Iterator[SweptTable]:
@@ -98,19 +104,19 @@ class LanceSweep:
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
-        self.look()
+        self.read_retained_tables()
         for location in locations:
             table, tally, problem = self.kept.tables.get(location), SweepTally(), ""
             key = Key(location.rpartition("/")[2]) if table is None else table.key
             try:
-                place = self._places.at(location)
+                place = self._places.open_place(location)
                 if table is None:
-                    self._engine.sweep(_LoneFolder(self, self._engine, place, location), tally)
+                    self._engine.sweep_folder(_LoneFolder(self, self._engine, place, location), tally)
                 elif self.is_swept(table, place):
-                    self._engine.sweep(_TableFolder(self, table, place), tally)
+                    self._engine.sweep_folder(_TableFolder(self, table, place), tally)
             except PenstockError as error:
                 problem = error.message
-            yield self._engine.answer(key, location, tally, problem)
+            yield self._engine.make_swept_table(key, location, tally, problem)
 
     def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:  # noqa: ARG002
         """Folders of tables that no commit has are among the locations."""
@@ -118,12 +124,12 @@ class LanceSweep:
 
     def find_unreferenced(self, location: str) -> UnreferencedFiles:
         """The files in a table's folder that no retained version references, whatever their age."""
-        self.look()
-        table, place = self.kept.tables[location], self._places.at(location)
-        foreign = _Foreign(self.kept, table, place)
-        foreign.look()
-        needs = LanceNeeds(table, self.kept.names, foreign.keys, FOREVER_US)
-        judged = [(judge(entry, needs), entry) for entry in place.entries()]
+        self.read_retained_tables()
+        table, place = self.kept.tables[location], self._places.open_place(location)
+        foreign = _ForeignManifests(self.kept, table, place)
+        foreign.note_new_manifests()
+        needs = LanceNeeds(table, self.kept.is_file_named, foreign.keys, FOREVER_US)
+        judged = [(judge_file(entry, needs), entry) for entry in place.entries()]
         return UnreferencedFiles(
             [entry for fate, entry in judged if fate.is_to_go],
             [
@@ -134,13 +140,17 @@ class LanceSweep:
             self.pinned_us(),
         )
 
-    def _is_known(self, location: str, key: str, foreign: _Foreign) -> bool:
-        return self.kept.names(f"{location}/{key}") or key in foreign.keys or manifest_at(key) is not None
+    def _is_known(self, location: str, key: str, foreign: _ForeignManifests) -> bool:
+        return (
+            self.kept.is_file_named(f"{location}/{key}")
+            or key in foreign.keys
+            or parse_manifest_path(key) is not None
+        )
 
-    def look(self) -> None:
+    def read_retained_tables(self) -> None:
         """Take in what retained commits have, unless that was done."""
         if not self._is_looked:
-            self.kept.look()
+            self.kept.read_new_commits()
             self._is_looked = True
 
     def is_swept(self, table: RetainedTable, place: Place) -> bool:
@@ -148,34 +158,34 @@ class LanceSweep:
         if table.problem:
             raise Damaged(table.problem)
         self.kept.check_shared(table.location)
-        self.kept.neighbours.check(table.location)
-        owner = owner_of(place)
-        if owner is None or (not table.is_there and stays(place) is not DeregisteredNote.NO):
+        self.kept.neighbours.check_location(table.location)
+        owner = read_owner_id(place)
+        if owner is None or (not table.is_there and read_deregistered_note(place) is not DeregisteredNote.NO):
             return False
         if owner != self._lake_id:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
         return True
 
-    def _unreferenced_places(self) -> Iterator[str]:
+    def _list_unreferenced_places(self) -> Iterator[str]:
         """Places that the lake assigned to Lance tables and that no retained commit references."""
         if not self._warehouse:
             return
         # A warehouse that cannot be listed is told of by the tables that are in it.
         with suppress(Denied, Unavailable):
-            for name in self._places.at(self._warehouse).folders():
-                if table_of_place(name) is not None:
-                    location = normalise(f"{self._warehouse}/{name}")
+            for name in self._places.open_place(self._warehouse).folders():
+                if parse_table_of_place(name) is not None:
+                    location = normalise_location(f"{self._warehouse}/{name}")
                     if location not in self.kept.tables and self.is_alone(location):
                         yield location
 
     def is_alone(self, location: str) -> bool:
         """Whether a folder is that of a table which the lake had, and nobody has any more."""
-        table = table_of_place(location.rpartition("/")[2])
-        place = self._places.at(location)
+        table = parse_table_of_place(location.rpartition("/")[2])
+        place = self._places.open_place(location)
         with suppress(Damaged):  # a note that cannot be read is nobody's
-            if owner_of(place) != self._lake_id or self.kept.neighbours.is_near(location):
+            if read_owner_id(place) != self._lake_id or self.kept.neighbours.is_near(location):
                 return False
-            noted = stays(place)
+            noted = read_deregistered_note(place)
             return noted is DeregisteredNote.NO or (
                 noted is DeregisteredNote.INTENDED
                 and table is not None
@@ -189,33 +199,33 @@ class _TableFolder:
 
     def __init__(self, sweep: LanceSweep, table: RetainedTable, place: Place) -> None:
         self._sweep, self._table, self._place = sweep, table, place
-        self._foreign = _Foreign(sweep.kept, table, place)
-        self._needs = LanceNeeds(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
+        self._foreign = _ForeignManifests(sweep.kept, table, place)
+        self._needs = LanceNeeds(table, sweep.kept.is_file_named, self._foreign.keys, sweep.before_us)
         self._is_swept = False
 
-    def begin(self) -> None:
-        self._foreign.look()
+    def gather_references(self) -> None:
+        self._foreign.note_new_manifests()
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
-            fate = judge(entry, self._needs)
+            fate = judge_file(entry, self._needs)
             if fate is not SweepDecision.KEPT or is_data(entry.key):
                 yield JudgedFile(entry, fate)
 
-    def look_again(self) -> None:
-        self._sweep.kept.look()
-        self._foreign.look()
+    def gather_new_references(self) -> None:
+        self._sweep.kept.read_new_commits()
+        self._foreign.note_new_manifests()
         self._is_swept = self._sweep.is_swept(self._table, self._place)
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
-        return judge(candidate.entry, self._needs) if self._is_swept else SweepDecision.KEPT
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
+        return judge_file(candidate.entry, self._needs) if self._is_swept else SweepDecision.KEPT
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete(sorted((file.entry.key for file in files), key=_order_manifests_first))
 
-    def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
+    def tidy_after_sweep(self, tally: SweepTally) -> None:  # noqa: ARG002
         pins = TablePins(self._sweep.kept, self._table, self._place)
-        pins.sweep(self._sweep.pinned_us(), self._sweep.before_us)
+        pins.update_pins(self._sweep.pinned_us(), self._sweep.before_us)
         self._place.tidy(self._sweep.before_us)
 
 
@@ -226,10 +236,10 @@ class _LoneFolder:
         self._sweep, self._engine, self._place, self._location = sweep, engine, place, location
         self._is_alone = False
 
-    def begin(self) -> None:
+    def gather_references(self) -> None:
         """Retained commits were looked at when the folder was found."""
 
-    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
+    def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         entries = [*islice(listing(self._place, ""), FILES_MAX + 1)]
         if len(entries) > FILES_MAX:
             yield from self._judge_many(listing)
@@ -251,28 +261,28 @@ class _LoneFolder:
     def _is_young(self, entry: BucketEntry) -> bool:
         return entry.modified_us >= self._sweep.before_us
 
-    def look_again(self) -> None:
-        self._sweep.kept.look()
+    def gather_new_references(self) -> None:
+        self._sweep.kept.read_new_commits()
         self._sweep.kept.check_shared(self._location)
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
 
-    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
-        is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
+    def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
+        is_named = self._sweep.kept.is_file_named(f"{self._location}/{candidate.entry.key}")
         return SweepDecision.KEPT if not self._is_alone or is_named else candidate.fate
 
-    def remove(self, files: Sequence[JudgedFile]) -> None:
+    def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
 
-    def finish(self, tally: SweepTally) -> None:
+    def tidy_after_sweep(self, tally: SweepTally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
-        self.look_again()
-        if self._engine.removes(SweepDecision.DATA) and self._is_alone and not tally.stays:
+        self.gather_new_references()
+        if self._engine.removes_fate(SweepDecision.DATA) and self._is_alone and not tally.has_remaining_files:
             self._place.delete([OWNER])
             self._place.prune()
 
 
-class _Foreign:
+class _ForeignManifests:
     """Versions where Lance looks that the lake does not have."""
 
     def __init__(self, retained_tables: RetainedTables, table: RetainedTable, place: Place) -> None:
@@ -280,7 +290,7 @@ class _Foreign:
         self.keys: set[str] = set()
         """Their manifests, and the folders of their chains."""
 
-    def look(self) -> None:
+    def note_new_manifests(self) -> None:
         """Find those that are new, and count what they name as named. ``Damaged`` if one cannot be read."""
         folders = [
             f"{chain}{folder}" for chain in sorted(self._table.lines) for folder in (VERSIONS, "tree/")
@@ -298,8 +308,8 @@ class _Foreign:
             self.keys |= {key, folder}
 
     def _is_one(self, key: str) -> bool:
-        manifest = manifest_at(key)
-        if manifest is None or self._kept.names(f"{self._table.location}/{key}"):
+        manifest = parse_manifest_path(key)
+        if manifest is None or self._kept.is_file_named(f"{self._table.location}/{key}"):
             return False
         if manifest.number < self._table.first and not manifest.chain and not manifest.branch:
             return False  # it is from before the table was erased
@@ -307,7 +317,7 @@ class _Foreign:
 
     def _is_newer(self, manifest_file: FoundFile) -> bool:
         """Whether a version is newer than any that the lake has there. An older one was deleted."""
-        own = self._table.numbers_of(manifest_file.branch, manifest_file.chain)
+        own = self._table.list_version_numbers(manifest_file.branch, manifest_file.chain)
         if own:
             return manifest_file.number > max(own)
         # In a line that has no version of the lake, what is no copy of what its branch is at was put there

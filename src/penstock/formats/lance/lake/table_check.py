@@ -20,11 +20,11 @@ from penstock.formats.lance.state import (
     OwnBranch,
     OwnTag,
     decode_entry,
+    decode_state,
+    encode_state_into_table,
+    encode_version_key,
     is_managed,
-    state_of,
-    version_key,
-    version_of,
-    with_state,
+    parse_version_key,
 )
 from penstock.formats.state_check import check_state
 from penstock.kernel import tree
@@ -46,7 +46,7 @@ class LanceCheck:
         """What is wrong with the table at a key: the id of a tree or the key, and what."""
         if not isinstance(content, LanceTable) or not is_managed(content):
             return
-        state, flaws = check_state(key, content, state_of, with_state)
+        state, flaws = check_state(key, content, decode_state, encode_state_into_table)
         yield from flaws
         if state is None:
             return
@@ -65,9 +65,11 @@ class LanceCheck:
         newest: dict[str, int] = {}
         try:
             for entry in state.recent:
-                yield from _check_entry(version_key(entry.branch, entry.number), entry.version, versions)
+                yield from _check_entry(
+                    encode_version_key(entry.branch, entry.number), entry.version, versions
+                )
                 if entry.branch not in newest:
-                    before = older.newest(entry.branch)
+                    before = older.find_newest(entry.branch)
                     newest[entry.branch] = 0 if before is None else before[0]
                 if entry.number <= newest[entry.branch]:
                     yield f"has a version {entry.number} after version {newest[entry.branch]}"
@@ -78,7 +80,7 @@ class LanceCheck:
     def _check_stored_versions(self, state: LanceState) -> Iterator[str]:
         versions = LanceVersionReader(self._objects, msgspec.structs.replace(state, first=0))
         try:
-            for stored, value in tree.scan(self._objects, state.root):
+            for stored, value in tree.scan_entries(self._objects, state.root):
                 try:
                     entry = decode_entry(value)
                 except Damaged as damaged:
@@ -94,7 +96,7 @@ class LanceCheck:
 def _check_entry(
     stored: bytes, entry: LanceTableVersion | OwnBranch | OwnTag, versions: LanceVersionReader
 ) -> Iterator[str]:
-    named = version_of(stored)
+    named = parse_version_key(stored)
     if (named is not None) != isinstance(entry, LanceTableVersion):
         yield f"has an entry whose kind does not match its name: {stored!r}"
         return
@@ -106,13 +108,13 @@ def _check_entry(
             yield f"has a version {number} without a size and hash of its manifest"
         if not entry.sha256 and entry.staged:
             yield f"has a version {number} whose manifest was never read"
-        if branch != MAIN and versions.branch(branch) is None:
+        if branch != MAIN and versions.get_branch(branch) is None:
             yield f"has a version {number} of branch {branch!r}, which it does not have"
     elif isinstance(entry, OwnTag):
         name = stored[1:].decode()
-        if versions.get(entry.branch, entry.version) is None:
+        if versions.get_version(entry.branch, entry.version) is None:
             yield f"has a tag {name!r} of version {entry.version}, which it does not have"
-    elif entry.parent != MAIN and versions.branch(entry.parent) is None:
+    elif entry.parent != MAIN and versions.get_branch(entry.parent) is None:
         yield f"has a branch {stored[1:].decode()!r} that begins at {entry.parent!r}, which it does not have"
 
 

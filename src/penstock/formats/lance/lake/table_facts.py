@@ -69,7 +69,9 @@ def _list_sizes(table: Table, location: str, limit: int) -> list[PastTableSize]:
             break
         names[version.version] = version.manifest.removeprefix(f"{location}/")
     sizes = []
-    for version_number, data in zip(names, table.lake.places.at(location).read(names.values()), strict=True):
+    for version_number, data in zip(
+        names, table.lake.places.open_place(location).read(names.values()), strict=True
+    ):
         size_bytes = None if data is None else _sum_files(data)
         if size_bytes is not None:
             sizes.append(PastTableSize(size_bytes, version_number))
@@ -79,9 +81,11 @@ def _list_sizes(table: Table, location: str, limit: int) -> list[PastTableSize]:
 def _sum_files(data: bytes) -> int | None:
     """How many bytes the data files of a version have; ``None`` if its manifest does not say so of all."""
     try:
-        fragments = Manifest.read(data).fragments
+        fragments = Manifest.decode(data).fragments
         sizes = [
-            ProtobufMessage.read(file).number(_FILE_SIZE) for each in fragments for file in each.all(FILES)
+            ProtobufMessage.decode(file).get_number(_FILE_SIZE)
+            for each in fragments
+            for file in each.get_values(FILES)
         ]
     except MalformedMessage:
         return None

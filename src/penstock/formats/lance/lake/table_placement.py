@@ -19,14 +19,14 @@ from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.folder_notes import note_intended, note_not_intended
 from penstock.kernel.known_tables import NewTableId
-from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.ledger import LEDGER, find_table
-from penstock.kernel.objects import content_of
+from penstock.kernel.objects import read_content
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
-from penstock.storage.locations import own_place
+from penstock.storage.locations import make_own_place
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TablePlacement:
         reserve: Callable[[AbstractContextManager[NewTableId]], NewTableId],
         request_key: str | None,
     ) -> None:
-        """``reserve`` keeps the given ids of new tables for the request until it is decided."""
+        """``reserve_id`` keeps the given ids of new tables for the request until it is decided."""
         self._reserve, self._request_key = reserve, request_key
         self._lake, self._parts = lake, parts
         self._branch, self._location_of = branch, location_of
@@ -62,11 +62,11 @@ class TablePlacement:
         self._noted: list[Place] = []
         """Of tables of which it was not noted before that they are about to be deregistered."""
 
-    def new_place(self, identity: UUID, operation: calls.DeclareLance | calls.RegisterLance) -> str:
+    def choose_place(self, identity: UUID, operation: calls.DeclareLance | calls.RegisterLance) -> str:
         """Where a new table is to be. One that was there already and nobody's is taken for the lake."""
         if isinstance(operation, calls.DeclareLance) and operation.id is not None:
             self._given.append(
-                self._reserve(self._known.reserve(operation.id, self._branch, self._request_key))
+                self._reserve(self._known.reserve_id(operation.id, self._branch, self._request_key))
             )
         if operation.location is None:
             # Who gave the id knows the place by that alone.
@@ -75,16 +75,16 @@ class TablePlacement:
                 if isinstance(operation, calls.DeclareLance) and operation.id is None
                 else ""
             )
-            where = own_place(self._lake.warehouse, identity, name)
+            where = make_own_place(self._lake.warehouse, identity, name)
             # Noted before anything is written there, so that a sweep knows whose it is if this never lands.
-            self._parts.ownership.claim(LanceTable(id=identity, location=where))
+            self._parts.ownership.claim_table(LanceTable(id=identity, location=where))
             return where
         if self._branch != self._lake.or_default(None):
             raise InvalidRequest(
                 f"the location of '{operation.key}' can be given on the default branch only: on others, the "
                 "lake chooses it"
             )
-        where = self._lake.checked_location(operation.location)
+        where = self._lake.check_and_normalise_location(operation.location)
         if isinstance(operation, calls.DeclareLance):
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
         others = self._places_of_tables(self._lake.commit_of(self._branch))
@@ -93,7 +93,7 @@ class TablePlacement:
         if isinstance(operation, calls.DeclareLance):
             self._known.require_vacant(where)
         table = LanceTable(id=identity, location=where)
-        if self._parts.ownership.check(table):
+        if self._parts.ownership.require_or_claim(table):
             self._taken.append(table)
         self._placed.append(table)
         return where
@@ -103,16 +103,16 @@ class TablePlacement:
         for _, operation in asked_for:
             if isinstance(operation, calls.DeregisterLance):
                 with suppress(TableNotFound):  # its turn tells
-                    place = self._parts.places.at(self._location_of(operation.key))
+                    place = self._parts.places.open_place(self._location_of(operation.key))
                     if note_intended(place):
                         self._noted.append(place)
 
-    def note_sent(self) -> None:
+    def note_request_sent(self) -> None:
         """Before the commit is sent: from then on its tables may land, whatever happens here."""
         for new in self._given:
             new.is_sent = True
 
-    def take_back(self) -> None:
+    def withdraw_places(self) -> None:
         """Undo what was noted beside tables for a commit that was refused.
 
         Another request may have brought a table meanwhile, by the same note of whose it is: that note stays,
@@ -120,7 +120,7 @@ class TablePlacement:
         """
         try:
             for table in self._taken:
-                self._release(table)
+                self._release_place(table)
             for place in self._noted:
                 note_not_intended(place)
         except PenstockError as problem:
@@ -135,9 +135,9 @@ class TablePlacement:
         try:
             for table in self._placed:
                 if self._parts.is_location_of_table(table.location):
-                    self._parts.ownership.claim(table)
+                    self._parts.ownership.claim_table(table)
                 elif table in self._taken:
-                    self._release(table)
+                    self._release_place(table)
         except PenstockError as problem:
             logger.warning(
                 "the lake could not be recorded as the owner in the folders of Lance tables that a "
@@ -145,19 +145,19 @@ class TablePlacement:
                 problem,
             )
 
-    def _release(self, table: LanceTable) -> None:
+    def _release_place(self, table: LanceTable) -> None:
         """Let a place be nobody's where no branch has a table."""
         if not self._parts.is_location_of_table(table.location):
-            self._parts.ownership.release(table)
+            self._parts.ownership.release_table(table)
             if self._parts.is_location_of_table(table.location):
-                self._parts.ownership.claim(table)
+                self._parts.ownership.claim_table(table)
 
     def _places_of_tables(self, commit: ObjectId) -> Iterator[tuple[Key, str]]:
         """Where every table is that a format of this lake manages."""
         if commit == NO_COMMIT:
             return
         look = partial(_read_content, self._lake, commit)
-        for stored, _ in self._lake.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+        for stored, _ in self._lake.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
             key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, ManagedTable) and content.location:
@@ -165,4 +165,4 @@ class TablePlacement:
 
 
 def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
+    return read_content(lake.kernel.objects, lake.kernel.read_state(commit).get(stored))

@@ -44,7 +44,7 @@ class TableRewrite:
         self._key = key
         self._namespace = PenstockNamespace(lake, branch)
 
-    def compact(self) -> None:
+    def compact_fragments(self) -> None:
         """Write fragments anew that have deleted rows, without these."""
         with self._open_dataset() as dataset:
             dataset.optimize.compact_files(
@@ -64,7 +64,7 @@ class TableRewrite:
                 if index.name in names:
                     self._index_options(dataset, index)
 
-    def make_index(self, name: str) -> None:
+    def create_index(self, name: str) -> None:
         """Make an index anew from the rows that there are now, if it is still there."""
         with self._open_dataset() as dataset:
             for index in dataset.describe_indices():

@@ -59,7 +59,7 @@ class LanceTableRows(TableRows):
             counted: int = self._dataset.count_rows(where)
         return counted
 
-    def parts(self) -> Iterator[StoredRowPart]:
+    def list_parts(self) -> Iterator[StoredRowPart]:
         return list_fragments(self._dataset)
 
     def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
@@ -69,23 +69,23 @@ class LanceTableRows(TableRows):
         with self._translate_errors():
             return self._begin_scan(columns=list(columns), fragments=[part.source for part in parts])
 
-    def bindings(self) -> dict[str, Hashable]:
+    def identify_columns(self) -> dict[str, Hashable]:
         return bind_columns(self._dataset)
 
 
 def list_fragments(dataset: Any) -> Iterator[StoredRowPart]:
     """The fragments of a version, which are what its rows are stored in."""
     for fragment in dataset.get_fragments():
-        yield StoredRowPart(_identify(fragment.metadata.to_json()), fragment)
+        yield StoredRowPart(_identify_fragment(fragment.metadata.to_json()), fragment)
 
 
 def bind_columns(dataset: Any) -> dict[str, Hashable]:
     """For each column of a version the numbers by which files name it, and its type."""
-    numbered = {field.name(): _field_numbers(field) for field in dataset.lance_schema.fields()}
+    numbered = {field.name(): _list_field_numbers(field) for field in dataset.lance_schema.fields()}
     return {field.name: (numbered.get(field.name), str(field.type)) for field in dataset.schema}
 
 
-def _identify(fragment: dict[str, Any]) -> Hashable:
+def _identify_fragment(fragment: dict[str, Any]) -> Hashable:
     """A fragment's rows: those of its files without those that its deletion file names.
 
     The names of files are unique. Numbers by which a version knows folders and row ids are left out: they
@@ -97,6 +97,6 @@ def _identify(fragment: dict[str, Any]) -> Hashable:
     return json.dumps([files, rows, fragment.get("overlays")], sort_keys=True)
 
 
-def _field_numbers(field: Any) -> Hashable:
+def _list_field_numbers(field: Any) -> Hashable:
     """The numbers by which files name a column and its parts."""
-    return field.id(), tuple(_field_numbers(part) for part in field.children())
+    return field.id(), tuple(_list_field_numbers(part) for part in field.children())

@@ -33,11 +33,16 @@ from penstock.formats.lance.lake.calls import (
     LanceOperation,
     RegisterLance,
 )
-from penstock.formats.lance.lake.errors import operation
+from penstock.formats.lance.lake.errors import declare_operation
 from penstock.formats.lance.lake.namespaces import TRIES_MAX, NamespaceOperations, parse_choice, take_page
-from penstock.formats.lance.lake.paths import is_whole, namespace_key, require_token, table_key
+from penstock.formats.lance.lake.paths import (
+    is_whole_path,
+    parse_namespace_key,
+    parse_table_key,
+    require_token,
+)
 from penstock.formats.lance.names import lance_branch_name
-from penstock.formats.lance.state import is_managed, state_of
+from penstock.formats.lance.state import decode_state, is_managed
 from penstock.lake.views import Snapshot
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -57,20 +62,20 @@ class TableOperations(NamespaceOperations):
 
     # -- listing -------------------------------------------------------------------------------------------
 
-    @operation(ListTablesRequest)
+    @declare_operation(ListTablesRequest)
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        key, snapshot = namespace_key(request.id), self.snapshot()
+        key, snapshot = parse_namespace_key(request.id), self.snapshot()
         self.note_read(key, is_listing=True)
-        self._require(snapshot, key)
+        self._require_namespace_or_root(snapshot, key)
         found = (
             child[-1]
-            for child, content in self.children(snapshot, key, require_token(request.page_token))
+            for child, content in self.list_children(snapshot, key, require_token(request.page_token))
             if _is_listed(content, request.include_declared)
         )
         names, token = take_page(found, request.limit)
         return ListTablesResponse(tables=names, page_token=token)
 
-    @operation(ListTablesRequest)
+    @declare_operation(ListTablesRequest)
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """Tables of all namespaces, each as one text; where to go on is a key as the lake writes it."""
         snapshot, token = self.snapshot(), require_token(request.page_token)
@@ -87,25 +92,25 @@ class TableOperations(NamespaceOperations):
 
     # -- looking -------------------------------------------------------------------------------------------
 
-    @operation(DescribeTableRequest)
+    @declare_operation(DescribeTableRequest)
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         if request.version is None:
             self.note_read(key)
-        about = self.about(key)
-        branch, number = self._chosen_version(key, request)
+        about = self.get_table_info(key)
+        branch, number = self._choose_version(key, request)
         answer: dict[str, Any] = {
             "table": key[-1],
             "namespace": list(key[:-1]),
             "location": about.folder,
-            "table_uri": uri_of(about.folder),
+            "table_uri": make_uri(about.folder),
             "properties": about.properties,
             "managed_versioning": True,
         }
         if request.check_declared or request.load_detailed_metadata:
             answer["is_only_declared"] = about.version is None
         if number is not None or branch:
-            answer["version"] = self.version(key, branch, number).version
+            answer["version"] = self.get_version(key, branch, number).version
         elif about.version is not None:
             answer["version"] = about.version
         if request.load_detailed_metadata and about.version is not None:
@@ -116,7 +121,7 @@ class TableOperations(NamespaceOperations):
         """Further fields of a table's description that are read from the table itself, such as its schema."""
         return {}
 
-    def _chosen_version(self, key: Key, request: DescribeTableRequest) -> tuple[str, int | None]:
+    def _choose_version(self, key: Key, request: DescribeTableRequest) -> tuple[str, int | None]:
         """Lance's own branch, and the version, that a request is about."""
         if request.tag is not None:
             if request.version is not None or request.branch is not None:
@@ -129,13 +134,13 @@ class TableOperations(NamespaceOperations):
             self.require_own_branch(key, branch)
         return branch, request.version
 
-    @operation(TableExistsRequest)
+    @declare_operation(TableExistsRequest)
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         self.note_read(key, is_listing=True)
         self._require_content(self.snapshot(), key)
         if request.version is not None:
-            self.version(key, None, request.version)
+            self.get_version(key, None, request.version)
         return TableExistsResponse()
 
     def _require_content(self, snapshot: Snapshot, key: Key) -> LanceTable:
@@ -146,26 +151,26 @@ class TableOperations(NamespaceOperations):
 
     # -- making --------------------------------------------------------------------------------------------
 
-    @operation(DeclareTableRequest)
+    @declare_operation(DeclareTableRequest)
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        return declare_response(self._change_table(self.declare_table_call(request), request.context))
+        return make_declare_response(self._change_table(self.declare_table_call(request), request.context))
 
     def declare_table_call(self, request: DeclareTableRequest) -> DeclareLance:
         """A request to declare a table, as the lake is asked."""
-        properties, is_private = _table_properties(request.properties)
-        location = None if request.location is None else self.whole_location(request.location)
+        properties, is_private = _parse_table_properties(request.properties)
+        location = None if request.location is None else self.make_whole_location(request.location)
         return DeclareLance(
-            key=table_key(request.id), location=location, is_private=is_private, properties=properties
+            key=parse_table_key(request.id), location=location, is_private=is_private, properties=properties
         )
 
-    @operation(RegisterTableRequest)
+    @declare_operation(RegisterTableRequest)
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
         mode = parse_choice(request.mode, "create", ("create", "overwrite"), "mode")
-        properties, is_private = _table_properties(request.properties)
-        key = table_key(request.id)
+        properties, is_private = _parse_table_properties(request.properties)
+        key = parse_table_key(request.id)
         operation = RegisterLance(
             key=key,
-            location=self.whole_location(request.location),
+            location=self.make_whole_location(request.location),
             replaces=mode == "overwrite",
             is_private=is_private,
             properties=properties,
@@ -176,13 +181,13 @@ class TableOperations(NamespaceOperations):
             if mode == "create" and (content := self.snapshot().get(key)) is not None:
                 raise TableExists(f"'{key}' already exists: it is {content.type_in_words}") from problem
             raise
-        location = result.folder if is_whole(request.location) else request.location
+        location = result.folder if is_whole_path(request.location) else request.location
         return RegisterTableResponse(location=location, properties=result.properties)
 
-    def whole_location(self, location: str) -> str:
+    def make_whole_location(self, location: str) -> str:
         """The whole path or URL of a place. Below the lake's warehouse it may be named as Lance names places
         below its root: by what follows the warehouse."""
-        if is_whole(location):
+        if is_whole_path(location):
             return location.rstrip("/")
         if ".." in unquote(location).split("/"):
             raise InvalidRequest(f"Path traversal is not allowed: {location!r} leaves the lake's warehouse")
@@ -197,24 +202,24 @@ class TableOperations(NamespaceOperations):
     def _change_table(
         self, operation: LanceOperation, context: dict[str, str] | None
     ) -> LanceOperationResult:
-        return self.change([operation], context).done[0]
+        return self.change_tables([operation], context).done[0]
 
     # -- going ---------------------------------------------------------------------------------------------
 
-    @operation(DeregisterTableRequest)
+    @declare_operation(DeregisterTableRequest)
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        return deregister_response(
-            request, self._change_table(DeregisterLance(key=table_key(request.id)), request.context)
+        return make_deregister_response(
+            request, self._change_table(DeregisterLance(key=parse_table_key(request.id)), request.context)
         )
 
-    @operation(DropTableRequest)
+    @declare_operation(DropTableRequest)
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """The table goes from the branch. Its files go when no commit that is kept has it."""
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
             earlier_change.before, LanceTable
         ):
-            properties = dict(state_of(earlier_change.before).properties)
+            properties = dict(decode_state(earlier_change.before).properties)
             return DropTableResponse(
                 id=list(key), location=earlier_change.before.location, properties=properties
             )
@@ -222,18 +227,18 @@ class TableOperations(NamespaceOperations):
             snapshot = self.snapshot()
             content = self._require_content(snapshot, key)
             try:
-                self.put([Delete(key)], snapshot.id, f"drop {key}", request.context)
+                self.put_catalog_entries([Delete(key)], snapshot.id, f"drop {key}", request.context)
             except CommitConflict:
                 continue
             return DropTableResponse(
-                id=list(key), location=content.location, properties=dict(state_of(content).properties)
+                id=list(key), location=content.location, properties=dict(decode_state(content).properties)
             )
         raise CommitConflict([], f"'{key}' was changed by other writers too often; try again")
 
-    @operation(RenameTableRequest)
+    @declare_operation(RenameTableRequest)
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
         """The table comes to another key, with its whole history; its place stays."""
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         parts = key[:-1] if request.new_namespace_id is None else tuple(request.new_namespace_id)
         becomes = Key(*parts, request.new_table_name)
         if becomes == key:
@@ -241,25 +246,27 @@ class TableOperations(NamespaceOperations):
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             content = self._require_content(snapshot, key)
-            self._require(snapshot, namespace_key(list(parts)))
+            self._require_namespace_or_root(snapshot, parse_namespace_key(list(parts)))
             if (target_content := snapshot.get(becomes)) is not None:
                 raise TableExists(f"'{becomes}' already exists: it is {target_content.type_in_words}")
             try:
                 operations: list[Operation] = [Delete(key), Put(becomes, content)]
-                self.put(operations, snapshot.id, f"rename {key} to {becomes}", request.context)
+                self.put_catalog_entries(
+                    operations, snapshot.id, f"rename {key} to {becomes}", request.context
+                )
             except CommitConflict:
                 continue
             return RenameTableResponse()
         raise CommitConflict([], f"'{key}' was changed by other writers too often; try again")
 
 
-def declare_response(result: LanceOperationResult) -> DeclareTableResponse:
+def make_declare_response(result: LanceOperationResult) -> DeclareTableResponse:
     return DeclareTableResponse(
         location=result.folder, properties=dict(result.properties), managed_versioning=True
     )
 
 
-def deregister_response(
+def make_deregister_response(
     request: DeregisterTableRequest, result: LanceOperationResult
 ) -> DeregisterTableResponse:
     return DeregisterTableResponse(
@@ -267,14 +274,14 @@ def deregister_response(
     )
 
 
-def uri_of(folder: str) -> str:
+def make_uri(folder: str) -> str:
     """A folder as a complete URI."""
     from pathlib import Path
 
     return folder if "://" in folder else Path(folder).as_uri()
 
 
-def _table_properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
+def _parse_table_properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
     """A table's properties, and whether one of them says that it is private."""
     properties = dict(said or {})
     value = properties.get(PRIVATE, "false").lower()
@@ -286,4 +293,4 @@ def _table_properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool
 def _is_listed(content: AnyContent, include_declared: bool | None) -> bool:
     if not isinstance(content, LanceTable) or not is_managed(content):
         return False
-    return include_declared is not False or state_of(content).newest > 0
+    return include_declared is not False or decode_state(content).newest > 0

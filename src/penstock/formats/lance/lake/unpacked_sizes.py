@@ -23,13 +23,13 @@ class UnreadableRows(Exception):
     """Bytes are no rows in one of Arrow's IPC formats."""
 
 
-def unpacked_size(data: bytes) -> int:
+def measure_unpacked_size(data: bytes) -> int:
     """The size of all buffers of an IPC stream or file in bytes; ``UnreadableRows`` if it is neither."""
     try:
         starts = (
             _find_messages_in_file(data) if data.startswith(FILE_MAGIC) else _find_messages_in_stream(data)
         )
-        return sum(_message_size(data, start) for start in starts)
+        return sum(_measure_message(data, start) for start in starts)
     except (struct.error, IndexError, ValueError) as problem:
         raise UnreadableRows(str(problem)) from None
 
@@ -56,7 +56,7 @@ def _find_messages_in_file(data: bytes) -> Iterator[int]:
                 yield _read_number("<q", data, block)
 
 
-def _message_size(data: bytes, start: int) -> int:
+def _measure_message(data: bytes, start: int) -> int:
     at, size = _find_metadata(data, start)
     message, body = _find_root_table(data, at), at + size
     kind, place = _find_field(data, message, 1), _find_field(data, message, 2)
@@ -72,11 +72,11 @@ def _message_size(data: bytes, start: int) -> int:
     if buffers is None:
         return 0
     return sum(
-        _buffer_size(data, buffer, body, is_packed) for buffer in _list_items(data, buffers, _BUFFER_BYTES)
+        _measure_buffer(data, buffer, body, is_packed) for buffer in _list_items(data, buffers, _BUFFER_BYTES)
     )
 
 
-def _buffer_size(data: bytes, place: int, body: int, is_packed: bool) -> int:
+def _measure_buffer(data: bytes, place: int, body: int, is_packed: bool) -> int:
     offset, length = struct.unpack_from("<qq", data, place)
     if not is_packed or not length:
         return _require_size(length)

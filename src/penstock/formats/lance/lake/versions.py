@@ -31,12 +31,18 @@ from penstock.errors import (
 )
 from penstock.formats.lance.lake.answers import LanceTableInfo, LanceVersion
 from penstock.formats.lance.lake.calls import CreateLanceVersion, DeleteLanceVersions
-from penstock.formats.lance.lake.errors import in_lance, operation
-from penstock.formats.lance.lake.paths import page_size, path_from_root, require_token, table_key, whole_path
-from penstock.formats.lance.lake.requests import of_operation
+from penstock.formats.lance.lake.errors import declare_operation, to_lance_error
+from penstock.formats.lance.lake.paths import (
+    make_path_from_root,
+    make_whole_path,
+    parse_page_size,
+    parse_table_key,
+    require_token,
+)
+from penstock.formats.lance.lake.requests import run_for_operation
 from penstock.formats.lance.lake.tables import TableOperations
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.names import VERSION_MAX, detached_name, lance_branch_name
+from penstock.formats.lance.names import VERSION_MAX, lance_branch_name, make_detached_path
 from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
@@ -55,25 +61,25 @@ class VersionOperations(TableOperations):
         One that belongs to no chain, which Lance calls detached, is not the lake's: it is put where Lance
         finds it, and that is all.
         """
-        version = _request_fields(request).get("version")
+        version = _list_request_fields(request).get("version")
         if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
             try:
-                return self._create_detached(_request_fields(request), version)
+                return self._create_detached(_list_request_fields(request), version)
             except PenstockError as problem:
-                raise in_lance(problem) from problem
+                raise to_lance_error(problem) from problem
         return self._create_version(request)
 
-    @operation(CreateTableVersionRequest)
+    @declare_operation(CreateTableVersionRequest)
     def _create_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
-        (result,) = self.change([self.creating(request)], request.context).done
-        return create_response(result.version, request.version)
+        (result,) = self.change_tables([self.make_create_call(request)], request.context).done
+        return make_create_response(result.version, request.version)
 
-    def creating(
+    def make_create_call(
         self, request: Any, locations: dict[Key, str] | None = None, now: Snapshot | None = None
     ) -> CreateLanceVersion:
         """A request for a version, as the lake is asked. ``locations`` are of tables that are yet to be;
         others are where they are ``now``."""
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         if (location := (locations or {}).get(key)) is None:
             location = self._require_content(now or self.snapshot(), key).location
         scheme = (request.naming_scheme or "V2").upper()
@@ -83,7 +89,7 @@ class VersionOperations(TableOperations):
             key=key,
             branch=lance_branch_name(request.branch),
             version=request.version,
-            manifest=whole_path(location, request.manifest_path),
+            manifest=make_whole_path(location, request.manifest_path),
             size=request.manifest_size,
             is_v1=scheme == "V1",
             e_tag=request.e_tag or "",
@@ -95,14 +101,14 @@ class VersionOperations(TableOperations):
         be one that the lake has."""
         self.require_branch()
         key, about, name = self._find_detached(request, version)
-        path = whole_path(about.location, str(request.get("manifest_path")))
+        path = make_whole_path(about.location, str(request.get("manifest_path")))
         below = path.removeprefix(f"{about.location}/")
         if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
             raise InvalidManifest(
                 f"{path!r} cannot become version {version % 2**64} of '{key}' on this branch: "
                 f"write its manifest to {about.location}/{name}-UUID, and name that path in the request"
             )
-        place = self.lake.places.at(about.location)
+        place = self.lake.places.open_place(about.location)
         (data,) = place.read([below])
         _check_detached(key, path, data, version)
         assert data is not None
@@ -116,56 +122,56 @@ class VersionOperations(TableOperations):
         place.delete([below])
         response = {
             "version": version,
-            "manifest_path": path_from_root(f"{about.location}/{name}"),
+            "manifest_path": make_path_from_root(f"{about.location}/{name}"),
             "manifest_size": len(data),
         }
         return AnsweredVersion(version=response)
 
     def describe_table_version(self, request: Any) -> Any:
-        version = _request_fields(request).get("version")
+        version = _list_request_fields(request).get("version")
         if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
             try:
-                return self._describe_detached(_request_fields(request), version)
+                return self._describe_detached(_list_request_fields(request), version)
             except PenstockError as problem:
-                raise in_lance(problem) from problem
+                raise to_lance_error(problem) from problem
         return self._describe_version(request)
 
-    @operation(DescribeTableVersionRequest)
+    @declare_operation(DescribeTableVersionRequest)
     def _describe_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
-        key = table_key(request.id)
+        key = parse_table_key(request.id)
         self.note_read(key)  # also that there is no such version
-        version = self.version(key, request.branch, request.version)
-        return DescribeTableVersionResponse(version=shown_version(version))
+        version = self.get_version(key, request.branch, request.version)
+        return DescribeTableVersionResponse(version=make_lance_version(version))
 
     def _describe_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
         key, about, name = self._find_detached(request, version)
-        size = self.lake.places.at(about.location).size(name)
+        size = self.lake.places.open_place(about.location).size(name)
         if size is None:
             raise VersionNotFound(f"'{key}' has no version {version}", table=str(key))
-        path = path_from_root(f"{about.location}/{name}")
+        path = make_path_from_root(f"{about.location}/{name}")
         return AnsweredVersion(version={"version": version, "manifest_path": path, "manifest_size": size})
 
     def _find_detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceTableInfo, str]:
         """Find a detached version, which belongs to no chain: the key, the table, and the path of the
         manifest."""
-        key, branch = table_key(request.get("id")), lance_branch_name(request.get("branch"))
+        key, branch = parse_table_key(request.get("id")), lance_branch_name(request.get("branch"))
         if version % 2**64 <= VERSION_MAX:
             raise InvalidRequest(f"'{key}' cannot have a version {version}")
-        about = self.about(key)
+        about = self.get_table_info(key)
         if branch:
             self.require_own_branch(key, branch)
         chain = about.folder.removeprefix(about.location).lstrip("/")
-        return key, about, detached_name(f"{chain}/" if chain else "", branch, version)
+        return key, about, make_detached_path(f"{chain}/" if chain else "", branch, version)
 
-    @operation(ListTableVersionsRequest)
+    @declare_operation(ListTableVersionsRequest)
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """Newest first, whether that is asked for or not."""
-        limit, token = page_size(request.limit), require_token(request.page_token)
-        self.note_read(table_key(request.id))
+        limit, token = parse_page_size(request.limit), require_token(request.page_token)
+        self.note_read(parse_table_key(request.id))
         most = (self.lake.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
         page_limit = most if limit is None else min(limit, most)
-        versions = self.versions(
-            table_key(request.id),
+        versions = self.list_versions(
+            parse_table_key(request.id),
             request.branch,
             below=None if token is None else _parse_page_token(token),
             limit=page_limit + 1 if page_limit > 1 else 1,
@@ -175,11 +181,11 @@ class VersionOperations(TableOperations):
         )
         listed = versions[:page_limit]
         return ListTableVersionsResponse(
-            versions=[shown_version(version) for version in listed],
+            versions=[make_lance_version(version) for version in listed],
             page_token=str(listed[-1].version) if is_more and listed else None,
         )
 
-    @operation(BatchCreateTableVersionsRequest, in_batch=True)
+    @declare_operation(BatchCreateTableVersionsRequest, in_batch=True)
     def batch_create_table_versions(
         self, request: BatchCreateTableVersionsRequest
     ) -> BatchCreateTableVersionsResponse:
@@ -187,23 +193,23 @@ class VersionOperations(TableOperations):
         if not request.entries:
             raise InvalidRequest("a batch needs at least one entry")
         operations = [
-            of_operation(number, self.creating, create_table_version_entry)
+            run_for_operation(number, self.make_create_call, create_table_version_entry)
             for number, create_table_version_entry in enumerate(request.entries)
         ]
-        committed = self.change(operations, request.context)
+        committed = self.change_tables(operations, request.context)
         versions = [
-            shown_version(require_created(result.version, create_table_version_entry.version))
+            make_lance_version(require_created(result.version, create_table_version_entry.version))
             for create_table_version_entry, result in zip(request.entries, committed.done, strict=True)
         ]
         return BatchCreateTableVersionsResponse(
             versions=versions, transaction_id=None if committed.commit is None else committed.commit.id
         )
 
-    @operation(BatchDeleteTableVersionsRequest)
+    @declare_operation(BatchDeleteTableVersionsRequest)
     def batch_delete_table_versions(
         self, request: BatchDeleteTableVersionsRequest
     ) -> BatchDeleteTableVersionsResponse:
-        (result,) = self.change([deleting(request)], request.context).done
+        (result,) = self.change_tables([make_delete_call(request)], request.context).done
         return BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
 
 
@@ -214,7 +220,7 @@ class AnsweredVersion(dict[str, Any]):
         return dict(self)
 
 
-def deleting(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
+def make_delete_call(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
     """A request to delete versions, as the lake is asked."""
     ranges: Sequence[tuple[int, int]] = [
         (version_range.start_version, version_range.end_version) for version_range in request.ranges
@@ -225,12 +231,12 @@ def deleting(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
         if not 0 <= start <= VERSION_MAX or not (end == -1 or start < end <= VERSION_MAX):
             raise InvalidRequest(f"invalid range of versions: from {start} up to, but not including, {end}")
     return DeleteLanceVersions(
-        key=table_key(request.id), branch=lance_branch_name(request.branch), ranges=tuple(ranges)
+        key=parse_table_key(request.id), branch=lance_branch_name(request.branch), ranges=tuple(ranges)
     )
 
 
-def create_response(found_version: LanceVersion | None, version: int) -> CreateTableVersionResponse:
-    return CreateTableVersionResponse(version=shown_version(require_created(found_version, version)))
+def make_create_response(found_version: LanceVersion | None, version: int) -> CreateTableVersionResponse:
+    return CreateTableVersionResponse(version=make_lance_version(require_created(found_version, version)))
 
 
 def require_created(found_version: LanceVersion | None, version: int) -> LanceVersion:
@@ -239,11 +245,11 @@ def require_created(found_version: LanceVersion | None, version: int) -> LanceVe
     return found_version
 
 
-def shown_version(version: LanceVersion) -> TableVersion:
+def make_lance_version(version: LanceVersion) -> TableVersion:
     """A version in Lance's words."""
     return TableVersion(
         version=version.version,
-        manifest_path=path_from_root(version.manifest),
+        manifest_path=make_path_from_root(version.manifest),
         manifest_size=version.size,
         timestamp_millis=None if version.created is None else round(version.created.timestamp() * 1000),
         metadata=dict(version.metadata) or None,
@@ -258,7 +264,7 @@ def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> No
             "exist; write it before the version is created"
         )
     try:
-        says = Manifest.read(data).version
+        says = Manifest.decode(data).version
     except MalformedMessage as problem:
         raise InvalidManifest(f"{path} is not a manifest: {problem}") from None
     if says != version % 2**64:
@@ -271,7 +277,7 @@ def _parse_page_token(token: str) -> int:
     return int(token)
 
 
-def _request_fields(request: Any) -> dict[str, Any]:
+def _list_request_fields(request: Any) -> dict[str, Any]:
     """A request whose fields are to be looked at before it is checked."""
     if isinstance(request, dict):
         return request

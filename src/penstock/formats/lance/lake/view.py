@@ -58,7 +58,7 @@ class LanceView(RowStatements):
     def append(
         self, data: Any, description: CommitDescription, idempotency_key: str | None
     ) -> TableCommitResult:
-        return self._write(data, "append", description, idempotency_key)
+        return self._write_rows(data, "append", description, idempotency_key)
 
     def overwrite(
         self,
@@ -70,7 +70,7 @@ class LanceView(RowStatements):
     ) -> TableCommitResult:
         if partitions is not None or where is not None:
             raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
-        return self._write(data, "overwrite", description, idempotency_key)
+        return self._write_rows(data, "overwrite", description, idempotency_key)
 
     def load_functions(self) -> RowFunctions:
         require_lance()
@@ -94,13 +94,13 @@ class LanceView(RowStatements):
 
         return optimize_files(self._table, order.progress)
 
-    def _write(
+    def _write_rows(
         self, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
     ) -> TableCommitResult:
         require_lance()
-        from penstock.formats.lance.lake.rows import write
+        from penstock.formats.lance.lake.rows import write_rows
 
-        return write(self._table, data, mode, description, idempotency_key)
+        return write_rows(self._table, data, mode, description, idempotency_key)
 
     def write(self, rows: RowWrite) -> TableCommitResult | None:
         table = self._table
@@ -110,13 +110,13 @@ class LanceView(RowStatements):
         if rows.partition_by:
             raise InvalidRequest("Lance tables have no partitions: leave out 'partition_by'")
         require_lance()
-        from penstock.formats.lance.lake.creation import create, find_earlier_creation
+        from penstock.formats.lance.lake.creation import create_table, find_earlier_creation
 
         if (earlier_creation := find_earlier_creation(table, rows.idempotency_key)) is not None:
             return earlier_creation
         content = find_content(table)
         if content is None:
-            return create(table, rows.data, rows.said, rows.idempotency_key)
+            return create_table(table, rows.data, rows.said, rows.idempotency_key)
         if has_nothing_to_write(table, content, rows.mode):
             return None
-        return self._write(rows.data, rows.mode.value, rows.said, rows.idempotency_key)
+        return self._write_rows(rows.data, rows.mode.value, rows.said, rows.idempotency_key)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.formats.lance.rest.codec import CODEC, ROWS, RequestModel
-from penstock.formats.lance.rest.errors import ErrorResponse, error_answer
+from penstock.formats.lance.rest.errors import ErrorResponse, make_error_answer
 from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, RestOperation
-from penstock.formats.lance.rest.request_handler import LOOKS_INTO, handler
+from penstock.formats.lance.rest.request_handler import LOOKS_INTO, make_handler
 from penstock.server.routes import Api, Route
 from penstock.wire.requests import KEY_HEADER
 
@@ -29,12 +29,12 @@ REF_PATTERN: Final = "[^/]+(?:/[^/]+)*?"
 _ABOUT_KEY: Final = "An idempotency key: a request that is sent again with the same key is applied once."
 
 
-def _route(operation: RestOperation, base: str) -> Route:
+def _make_route(operation: RestOperation, base: str) -> Route:
     begins, where = BASES[base]
     return Route(
         method=operation.method,
         path=f"{begins}{operation.path}",
-        handle=handler(operation, base),
+        handle=make_handler(operation, base),
         summary=f"{operation.summary}{where}",
         query=operation.query,
         body=operation.body,
@@ -72,12 +72,12 @@ LANCE: Final = Api(
         "or by the parameter `delimiter`."
     ),
     codec=CODEC,
-    error=error_answer,
+    error=make_error_answer,
     error_schema=ErrorResponse,
     strict_query=False,
     imports=(
         "penstock.formats.lance.rest.client_package",  # before Lance
         *("penstock.formats.lance.lake.namespace", "penstock.formats.lance.lake.handlers"),
     ),
-    routes=tuple(_route(operation, base) for base in BASES for operation in OPERATIONS),
+    routes=tuple(_make_route(operation, base) for base in BASES for operation in OPERATIONS),
 )

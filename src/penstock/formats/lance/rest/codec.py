@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest, UnsupportedFeature
 from penstock.formats.lance.lake.lance_requirement import INSTALL, is_installed
 from penstock.model import decoders
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -32,7 +32,7 @@ READ_HERE_MAX_BYTES: Final = 16 * 1024
 """Of a body that the server reads itself: in milliseconds, and a few megabytes at most."""
 
 _encoder = msgspec.json.Encoder()
-_decoder = json_decoder(dict[str, Any])
+_decoder = get_json_decoder(dict[str, Any])
 
 
 class RequestModel(msgspec.Struct, frozen=True):
@@ -66,12 +66,12 @@ class LanceCodec:
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
         try:
-            return decoders.convert(values, type, strict=False)
+            return decoders.convert_value(values, type, strict=False)
         except msgspec.ValidationError as problem:
             raise InvalidRequest(f"the request's parameters cannot be read: {problem}") from None
 
     def encode(self, value: Any, type: Any, /) -> bytes:  # noqa: A002, ARG002
-        return _encoder.encode(plain(value))
+        return _encoder.encode(to_plain_json(value))
 
     def schema(self, types: Sequence[Any], /) -> tuple[Sequence[Json], Json]:
         models = {kind.name for kind in types if isinstance(kind, RequestModel)}
@@ -79,7 +79,7 @@ class LanceCodec:
         of_shapes, components = msgspec.json.schema_components(
             shapes, ref_template="#/components/schemas/{name}"
         )
-        of_models, more = _model_schemas(models)
+        of_models, more = _make_model_schemas(models)
         of_shapes_left = iter(of_shapes)
         schemas: list[Json] = []
         for kind in types:
@@ -103,7 +103,7 @@ def read_object(data: bytes) -> Json:
         raise InvalidRequest(f"the request's body is not a JSON object: {problem}") from None
 
 
-def model(name: str) -> type[BaseModel]:
+def find_model(name: str) -> type[BaseModel]:
     """One of Lance's models; ``UnsupportedFeature`` if Lance is not installed."""
     model_type: type[BaseModel] = getattr(_load_models(), name)
     return model_type
@@ -118,7 +118,7 @@ def _load_models() -> ModuleType:
     return models
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """An answer as JSON has it: fields under the names that they have there, and none without a value."""
     if hasattr(value, "model_dump"):
         try:
@@ -128,10 +128,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _model_schemas(names: set[str]) -> tuple[dict[str, Json], Json]:
+def _make_model_schemas(names: set[str]) -> tuple[dict[str, Json], Json]:
     """The schema of each model, and the components that they refer to."""
     try:
-        kinds = {name: model(name) for name in sorted(names)}
+        kinds = {name: find_model(name) for name in sorted(names)}
     except UnsupportedFeature:
         return {name: {"type": "object"} for name in names}, {}
     from pydantic.json_schema import models_json_schema

@@ -68,10 +68,10 @@ class LanceRefusal(RequestError):
     code = "lance_refusal"
 
     def __init__(self, error: LanceNamespaceError) -> None:
-        super().__init__(str(error), lance_code=int(error.code), cause=_cause_code(error))
+        super().__init__(str(error), lance_code=int(error.code), cause=_find_cause_code(error))
 
 
-def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def make_error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request."""
     if isinstance(error, LanceRefusal):
         code, detail = error.details["lance_code"], error.details["cause"]
@@ -86,7 +86,7 @@ def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer
     return HttpAnswer(status=status, body=_encoder.encode(body))
 
 
-def _cause_code(error: LanceNamespaceError) -> str:
+def _find_cause_code(error: LanceNamespaceError) -> str:
     """The code of Penstock's own error that stands behind one of Lance's."""
     cause = error.__cause__
     return cause.code if isinstance(cause, PenstockError) else ""

@@ -56,13 +56,15 @@ class RestOperation(msgspec.Struct, frozen=True, kw_only=True):
         return UnparsedModel(self.request) if self.works_on_rows else RequestModel(self.request)
 
 
-def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> RestOperation:
+def _declare_read(
+    name: str, path: str, summary: str, request: str, answer: str | None, **more: Any
+) -> RestOperation:
     return RestOperation(
         name=name, path=path, summary=summary, request=request, answer=answer, is_read=True, **more
     )
 
 
-def _write(name: str, path: str, summary: str, request: str, **more: Any) -> RestOperation:
+def _declare_write(name: str, path: str, summary: str, request: str, **more: Any) -> RestOperation:
     answer = f"{request.removesuffix('Request')}Response"
     return RestOperation(
         name=name, path=path, summary=summary, request=request, **({"answer": answer} | more)
@@ -74,37 +76,37 @@ def _mark_as_row_work(*operations: RestOperation) -> tuple[RestOperation, ...]:
 
 
 _VERSIONS: Final = (
-    _read(
+    _declare_read(
         *("list_table_versions", "/table/{id}/version/list", "List the versions of a table"),
         *("ListTableVersionsRequest", "ListTableVersionsResponse"),
         query=query_types.VersionsQuery,
         has_body=False,
     ),
-    _read(
+    _declare_read(
         *("describe_table", "/table/{id}/describe", "Describe a table"),
         *("DescribeTableRequest", "DescribeTableResponse"),
         query=query_types.DescribeQuery,
     ),
-    _read(
+    _declare_read(
         *("describe_table_version", "/table/{id}/version/describe", "Describe a version"),
         *("DescribeTableVersionRequest", "DescribeTableVersionResponse"),
     ),
-    _write(
+    _declare_write(
         *("create_table_version", "/table/{id}/version/create", "Create a version"),
         "CreateTableVersionRequest",
         takes_key=True,
     ),
-    _write(
+    _declare_write(
         *("batch_delete_table_versions", "/table/{id}/version/delete", "Forget versions"),
         "BatchDeleteTableVersionsRequest",
         takes_key=True,
     ),
-    _write(
+    _declare_write(
         *("batch_create_table_versions", "/table/version/batch-create", "Create versions of several tables"),
         "BatchCreateTableVersionsRequest",
         takes_key=True,
     ),
-    _write(
+    _declare_write(
         *("batch_commit_tables", "/table/batch-commit", "Change several tables in one commit"),
         "BatchCommitTablesRequest",
         takes_key=True,
@@ -112,37 +114,37 @@ _VERSIONS: Final = (
 )
 
 _NAMESPACES: Final = (
-    _write(
+    _declare_write(
         *("create_namespace", "/namespace/{id}/create", "Create a namespace", "CreateNamespaceRequest"),
         takes_key=True,
     ),
-    _read(
+    _declare_read(
         *("list_namespaces", "/namespace/{id}/list", "List the namespaces in a namespace"),
         *("ListNamespacesRequest", "ListNamespacesResponse"),
         method="GET",
         query=query_types.PageQuery,
         has_body=False,
     ),
-    _read(
+    _declare_read(
         *("describe_namespace", "/namespace/{id}/describe", "Describe a namespace"),
         *("DescribeNamespaceRequest", "DescribeNamespaceResponse"),
     ),
-    _write(
+    _declare_write(
         *("drop_namespace", "/namespace/{id}/drop", "Drop a namespace", "DropNamespaceRequest"),
         takes_key=True,
     ),
-    _read(
+    _declare_read(
         *("namespace_exists", "/namespace/{id}/exists", "Check whether a namespace exists"),
         *("NamespaceExistsRequest", "NamespaceExistsResponse"),
     ),
-    _read(
+    _declare_read(
         *("list_tables", "/namespace/{id}/table/list", "List the tables in a namespace"),
         *("ListTablesRequest", "ListTablesResponse"),
         method="GET",
         query=query_types.TablesQuery,
         has_body=False,
     ),
-    _read(
+    _declare_read(
         *("list_all_tables", "/table", "List all tables", "ListTablesRequest", "ListTablesResponse"),
         method="GET",
         query=query_types.TablesQuery,
@@ -151,24 +153,28 @@ _NAMESPACES: Final = (
 )
 
 _TABLES: Final = (
-    _write(
+    _declare_write(
         "declare_table", "/table/{id}/declare", "Declare a table without a version", "DeclareTableRequest"
     ),
-    _write("register_table", "/table/{id}/register", "Register an existing table", "RegisterTableRequest"),
-    _read(
+    _declare_write(
+        "register_table", "/table/{id}/register", "Register an existing table", "RegisterTableRequest"
+    ),
+    _declare_read(
         *("table_exists", "/table/{id}/exists", "Check whether a table exists"),
         *("TableExistsRequest", "TableExistsResponse"),
     ),
-    _write(
+    _declare_write(
         "drop_table", "/table/{id}/drop", "Drop a table", "DropTableRequest", has_body=False, takes_key=True
     ),
-    _write("deregister_table", "/table/{id}/deregister", "Deregister a table", "DeregisterTableRequest"),
-    _write("rename_table", "/table/{id}/rename", "Rename a table", "RenameTableRequest"),
+    _declare_write(
+        "deregister_table", "/table/{id}/deregister", "Deregister a table", "DeregisterTableRequest"
+    ),
+    _declare_write("rename_table", "/table/{id}/rename", "Rename a table", "RenameTableRequest"),
     *_mark_as_row_work(
-        _write(
+        _declare_write(
             "restore_table", "/table/{id}/restore", "Restore a version as a new one", "RestoreTableRequest"
         ),
-        _read(
+        _declare_read(
             *("get_table_stats", "/table/{id}/stats", "Get statistics of a table"),
             *("GetTableStatsRequest", "GetTableStatsResponse"),
         ),
@@ -176,81 +182,83 @@ _TABLES: Final = (
 )
 
 _ROWS: Final = _mark_as_row_work(
-    _write(
+    _declare_write(
         *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
         query=query_types.LanceCreateQuery,
         has_rows=True,
     ),
-    _write(
+    _declare_write(
         *("insert_into_table", "/table/{id}/insert", "Insert rows", "InsertIntoTableRequest"),
         query=query_types.InsertQuery,
         has_rows=True,
     ),
-    _write(
+    _declare_write(
         *("merge_insert_into_table", "/table/{id}/merge_insert", "Merge rows", "MergeInsertIntoTableRequest"),
         query=query_types.MergeQuery,
         has_rows=True,
     ),
-    _write("update_table", "/table/{id}/update", "Update rows", "UpdateTableRequest"),
-    _write("delete_from_table", "/table/{id}/delete", "Delete rows", "DeleteFromTableRequest"),
-    _read("query_table", "/table/{id}/query", "Query rows", "QueryTableRequest", None),
-    _read("count_table_rows", "/table/{id}/count_rows", "Count rows", "CountTableRowsRequest", None),
-    _read(
+    _declare_write("update_table", "/table/{id}/update", "Update rows", "UpdateTableRequest"),
+    _declare_write("delete_from_table", "/table/{id}/delete", "Delete rows", "DeleteFromTableRequest"),
+    _declare_read("query_table", "/table/{id}/query", "Query rows", "QueryTableRequest", None),
+    _declare_read("count_table_rows", "/table/{id}/count_rows", "Count rows", "CountTableRowsRequest", None),
+    _declare_read(
         *("explain_table_query_plan", "/table/{id}/explain_plan", "Explain the plan of a query"),
         *("ExplainTableQueryPlanRequest", None),
     ),
-    _read(
+    _declare_read(
         *("analyze_table_query_plan", "/table/{id}/analyze_plan", "Analyze the plan of a query"),
         *("AnalyzeTableQueryPlanRequest", None),
     ),
 )
 
 _COLUMNS: Final = _mark_as_row_work(
-    _write(
+    _declare_write(
         *("alter_table_add_columns", "/table/{id}/add_columns", "Add columns"),
         "AlterTableAddColumnsRequest",
     ),
-    _write(
+    _declare_write(
         *("alter_table_alter_columns", "/table/{id}/alter_columns", "Alter columns"),
         "AlterTableAlterColumnsRequest",
     ),
-    _write(
+    _declare_write(
         *("alter_table_drop_columns", "/table/{id}/drop_columns", "Drop columns"),
         "AlterTableDropColumnsRequest",
     ),
-    _write(
+    _declare_write(
         *("update_table_schema_metadata", "/table/{id}/schema_metadata/update", "Set metadata of a schema"),
         "UpdateTableSchemaMetadataRequest",
         query=query_types.BranchQuery,
         body_is="metadata",
         answer=None,
     ),
-    _write(
+    _declare_write(
         *("update_field_metadata", "/table/{id}/update_field_metadata", "Set metadata of columns"),
         "UpdateFieldMetadataRequest",
     ),
-    _write(
+    _declare_write(
         *("alter_table_backfill_columns", "/table/{id}/backfill_column", "Not supported"),
         "AlterTableBackfillColumnsRequest",
     ),
 )
 
 _INDEXES: Final = _mark_as_row_work(
-    _write("create_table_index", "/table/{id}/create_index", "Create an index", "CreateTableIndexRequest"),
-    _write(
+    _declare_write(
+        "create_table_index", "/table/{id}/create_index", "Create an index", "CreateTableIndexRequest"
+    ),
+    _declare_write(
         *("create_table_scalar_index", "/table/{id}/create_scalar_index", "Create a scalar index"),
         "CreateTableIndexRequest",
         answer="CreateTableScalarIndexResponse",
     ),
-    _read(
+    _declare_read(
         *("list_table_indices", "/table/{id}/index/list", "List indexes"),
         *("ListTableIndicesRequest", "ListTableIndicesResponse"),
     ),
-    _read(
+    _declare_read(
         *("describe_table_index_stats", "/table/{id}/index/{index_name}/stats", "Get statistics of an index"),
         *("DescribeTableIndexStatsRequest", "DescribeTableIndexStatsResponse"),
     ),
-    _write(
+    _declare_write(
         *(
             "drop_table_index",
             "/table/{id}/index/{index_name}/drop",
@@ -263,50 +271,50 @@ _INDEXES: Final = _mark_as_row_work(
 )
 
 _REFERENCES: Final = (
-    _read(
+    _declare_read(
         *("list_table_tags", "/table/{id}/tags/list", "List the tags of the table"),
         *("ListTableTagsRequest", "ListTableTagsResponse"),
         query=query_types.PageQuery,
         has_body=False,
     ),
-    _read(
+    _declare_read(
         *("get_table_tag_version", "/table/{id}/tags/version", "Get the version of a tag of the table"),
         *("GetTableTagVersionRequest", "GetTableTagVersionResponse"),
     ),
-    _write(
+    _declare_write(
         "create_table_tag", "/table/{id}/tags/create", "Create a tag of the table", "CreateTableTagRequest"
     ),
-    _write("update_table_tag", "/table/{id}/tags/update", "Move a tag", "UpdateTableTagRequest"),
-    _write("delete_table_tag", "/table/{id}/tags/delete", "Delete a tag", "DeleteTableTagRequest"),
-    _read(
+    _declare_write("update_table_tag", "/table/{id}/tags/update", "Move a tag", "UpdateTableTagRequest"),
+    _declare_write("delete_table_tag", "/table/{id}/tags/delete", "Delete a tag", "DeleteTableTagRequest"),
+    _declare_read(
         *("list_table_branches", "/table/{id}/branches/list", "List the branches of the table"),
         *("ListTableBranchesRequest", "ListTableBranchesResponse"),
         query=query_types.PageQuery,
         has_body=False,
     ),
-    _write(
+    _declare_write(
         *("create_table_branch", "/table/{id}/branches/create", "Create a branch of the table"),
         "CreateTableBranchRequest",
     ),
-    _write(
+    _declare_write(
         "delete_table_branch", "/table/{id}/branches/delete", "Delete a branch", "DeleteTableBranchRequest"
     ),
 )
 
 _OTHERS: Final = (
-    _read(
+    _declare_read(
         *("describe_transaction", "/transaction/{id}/describe", "Describe a transaction"),
         *("DescribeTransactionRequest", "DescribeTransactionResponse"),
     ),
-    _write(
+    _declare_write(
         *("alter_transaction", "/transaction/{id}/alter", "Commit a transaction, or abort it"),
         "AlterTransactionRequest",
     ),
-    _write(
+    _declare_write(
         *("create_materialized_view", "/materialized_view/{id}/create", "Not supported"),
         "CreateMaterializedViewRequest",
     ),
-    _write(
+    _declare_write(
         *("refresh_materialized_view", "/materialized_view/{id}/refresh", "Not supported"),
         "RefreshMaterializedViewRequest",
     ),

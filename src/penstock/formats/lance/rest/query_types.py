@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.errors import InvalidRequest
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 
 DELIMITER: Final = "$"
 
@@ -72,7 +72,7 @@ class LanceCreateQuery(LanceQuery, frozen=True, kw_only=True):
         request_fields = super().to_request_fields()
         for name in {"properties", "storage_options"} & request_fields.keys():
             try:
-                request_fields[name] = json_decoder(dict[str, str]).decode(request_fields[name])
+                request_fields[name] = get_json_decoder(dict[str, str]).decode(request_fields[name])
             except msgspec.MsgspecError as problem:
                 raise InvalidRequest(
                     f"'{name}' is not a JSON object with string values: {problem}", field=name

@@ -17,12 +17,12 @@ from penstock.errors import (
     WorkerLost,
     WorkTooLarge,
 )
-from penstock.formats.lance.rest.codec import MISSING, model, plain
+from penstock.formats.lance.rest.codec import MISSING, find_model, to_plain_json
 from penstock.formats.lance.rest.errors import LanceRefusal
 from penstock.formats.lance.rest.operations import BY_NAME, FILE, RestOperation
 from penstock.lake.lake import Lake
 from penstock.lake.worker_calls import CallAnswers
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.server.access import CheckedCatalogue
@@ -41,7 +41,7 @@ HEADER: Final = "header."
 
 LOOKS_INTO: Final = "describe_table"
 """The operation that works on rows only where it is asked to look into the table."""
-ROW_WORK: Final = "penstock.formats.lance.rest.row_work:run"
+ROW_WORK: Final = "penstock.formats.lance.rest.row_work:run_operation"
 
 
 class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     body_max_bytes: int
 
     @classmethod
-    def of(cls, operation: RestOperation, base: str, ask: RouteRequest) -> LanceRequest:
+    def from_request(cls, operation: RestOperation, base: str, ask: RouteRequest) -> LanceRequest:
         return cls(
             operation=operation.name,
             base=base,
@@ -74,23 +74,23 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def handler(operation: RestOperation, base: str) -> Callable[[RouteRequest], Any]:
+def make_handler(operation: RestOperation, base: str) -> Callable[[RouteRequest], Any]:
     """What answers an operation below one of the bases."""
 
     def handle(ask: RouteRequest) -> Any:
-        lance_request_parts = LanceRequest.of(operation, base, ask)
+        lance_request_parts = LanceRequest.from_request(operation, base, ask)
         if operation.works_on_rows or isinstance(ask.body, bytes):
             return _run_in_worker(operation, lance_request_parts, ask, ask.body or b"")
-        request = lance_request(lance_request_parts, ask.body or {})
+        request = parse_lance_request(lance_request_parts, ask.body or {})
         if operation.name == LOOKS_INTO and request.load_detailed_metadata:
             return _run_in_worker(operation, lance_request_parts, ask, msgspec.json.encode(ask.body or {}))
-        with in_words_of_lance():
-            namespace = lance_namespace(lance_request_parts, Lake(ask.catalogue, ask.who))
+        with raise_as_lance_errors():
+            namespace = open_lance_namespace(lance_request_parts, Lake(ask.catalogue, ask.who))
             if operation.changes_table:
                 _require_right(
-                    ask, namespace, parts(lance_request_parts.path["id"], lance_request_parts.delimiter)
+                    ask, namespace, split_id(lance_request_parts.path["id"], lance_request_parts.delimiter)
                 )
-            return answer_of(operation, getattr(namespace, operation.name)(request))
+            return make_answer(operation, getattr(namespace, operation.name)(request))
 
     return handle
 
@@ -99,14 +99,14 @@ def _run_in_worker(
     operation: RestOperation, request: LanceRequest, ask: RouteRequest, body: bytes
 ) -> HttpAnswer:
     """Have an operation done in a process apart from this one, which makes its commits."""
-    model(operation.request)
+    find_model(operation.request)
     if operation.changes_table:
-        with in_words_of_lance():
-            namespace = lance_namespace(request, Lake(ask.catalogue, ask.who))
-            _require_right(ask, namespace, parts(request.path["id"], request.delimiter))
+        with raise_as_lance_errors():
+            namespace = open_lance_namespace(request, Lake(ask.catalogue, ask.who))
+            _require_right(ask, namespace, split_id(request.path["id"], request.delimiter))
     answers = CallAnswers(ask.catalogue)
     try:
-        output = ask.pool.run(
+        output = ask.pool.run_function(
             ROW_WORK,
             msgspec.json.encode(request),
             body,
@@ -123,15 +123,15 @@ def _run_in_worker(
             ) from problem
         raise
     finally:
-        answers.tidy()
-    headers = json_decoder(tuple[tuple[str, str], ...]).decode(output.head)
+        answers.abort_left_transactions()
+    headers = get_json_decoder(tuple[tuple[str, str], ...]).decode(output.head)
     is_rows = operation.name == "query_table"
     content_type = FILE if is_rows else "application/json"
     return HttpAnswer(body=output.body, file=output.file, headers=headers, content_type=content_type)
 
 
 @contextmanager
-def in_words_of_lance() -> Iterator[None]:
+def raise_as_lance_errors() -> Iterator[None]:
     """What a namespace refuses, as this API says it."""
     from lance_namespace import LanceNamespaceError
 
@@ -141,16 +141,16 @@ def in_words_of_lance() -> Iterator[None]:
         raise LanceRefusal(error) from error
 
 
-def lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
+def parse_lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
     """A request as the operation's model."""
     operation = BY_NAME[asked.operation]
-    kind = model(operation.request)
+    kind = find_model(operation.request)
     from penstock.formats.lance.lake.data_requests import read_request
 
-    values = _request_values(operation, asked, body)
+    values = _list_request_values(operation, asked, body)
     version = values.get("version")
     is_detached = operation.name in DETACHED and type(version) is int and version < 0
-    with in_words_of_lance():
+    with raise_as_lance_errors():
         # Lance numbers versions that are on no branch below zero, which its own model does not take.
         request: Any = read_request(kind, {**values, "version": 0} if is_detached else values)
     if is_detached:
@@ -158,7 +158,7 @@ def lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
     return request
 
 
-def parts(text: str, delimiter: str) -> list[str]:
+def split_id(text: str, delimiter: str) -> list[str]:
     """An id as its parts; the delimiter alone is the id that has none."""
     if text == delimiter:
         return []
@@ -168,7 +168,9 @@ def parts(text: str, delimiter: str) -> list[str]:
     return split
 
 
-def _request_values(operation: RestOperation, request: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
+def _list_request_values(
+    operation: RestOperation, request: LanceRequest, body: dict[str, Any]
+) -> dict[str, Any]:
     """All that a request says, by the names that it has in the operation's model."""
     if operation.body_is:
         body = {operation.body_is: body}
@@ -176,7 +178,7 @@ def _request_values(operation: RestOperation, request: LanceRequest, body: dict[
     for name, text in request.path.items():
         if name == "ref":
             continue
-        meant: Any = parts(text, request.delimiter) if name == "id" else text
+        meant: Any = split_id(text, request.delimiter) if name == "id" else text
         if body.get(name) is not None and body[name] != meant:
             raise InvalidRequest(
                 f"the body names the {name} {body[name]!r}, but the address names {meant!r}", field=name
@@ -191,7 +193,7 @@ def _request_values(operation: RestOperation, request: LanceRequest, body: dict[
     return values
 
 
-def lance_namespace(request: LanceRequest, lake: Lake) -> PenstockNamespace:
+def open_lance_namespace(request: LanceRequest, lake: Lake) -> PenstockNamespace:
     """The namespace at the branch, the transaction or the revision that the address names."""
     try:
         from penstock.formats.lance.lake.namespace import PenstockNamespace
@@ -212,17 +214,17 @@ def _require_right(ask: RouteRequest, namespace: PenstockNamespace, table: list[
         ask.catalogue.require_write(namespace.branch, Key(*table))
 
 
-def answer_of(operation: RestOperation, answer: Any) -> HttpAnswer:
+def make_answer(operation: RestOperation, answer: Any) -> HttpAnswer:
     """What the namespace gave, as the API has it: some answers are no objects."""
-    body = plain(answer)
+    body = to_plain_json(answer)
     if operation.name == "count_table_rows":
         body = body["count"]
     elif operation.name == "update_table_schema_metadata":
         body = body.get("metadata", {})
-    return HttpAnswer(body=json.encode(body, Any), headers=_answer_headers(body))
+    return HttpAnswer(body=json.encode(body, Any), headers=_make_answer_headers(body))
 
 
-def _answer_headers(body: Any) -> tuple[tuple[str, str], ...]:
+def _make_answer_headers(body: Any) -> tuple[tuple[str, str], ...]:
     """Entries of an answer's context that are headers."""
     context = body.get("context") if isinstance(body, Mapping) else None
     if not isinstance(context, Mapping):

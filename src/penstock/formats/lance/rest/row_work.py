@@ -18,14 +18,14 @@ from penstock.formats.lance.rest.codec import read_object
 from penstock.formats.lance.rest.operations import BY_NAME
 from penstock.formats.lance.rest.request_handler import (
     LanceRequest,
-    answer_of,
-    in_words_of_lance,
-    lance_namespace,
-    lance_request,
+    make_answer,
+    open_lance_namespace,
+    parse_lance_request,
+    raise_as_lance_errors,
 )
 from penstock.lake.lake import Lake
 from penstock.lake.worker_calls import TaskCatalogue
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.processes.child_process import ChildTask, TaskResult
 from penstock.processes.frames import INLINE_MAX_BYTES
 
@@ -35,27 +35,27 @@ CACHE_SHARE: Final = 4
 """Of the memory of a process, for what Lance keeps of indexes while it works."""
 
 
-def run(task: ChildTask) -> TaskResult:
+def run_operation(task: ChildTask) -> TaskResult:
     """Do one operation, and give its answer: the headers that are its own, and its body."""
-    asked = json_decoder(LanceRequest).decode(task.head)
+    asked = get_json_decoder(LanceRequest).decode(task.head)
     operation = BY_NAME[asked.operation]
-    request: Any = lance_request(asked, {} if operation.has_rows else read_object(task.body or b"{}"))
-    with in_words_of_lance():
-        namespace = lance_namespace(asked, Lake(TaskCatalogue(task, asked.page_max), asked.who))
+    request: Any = parse_lance_request(asked, {} if operation.has_rows else read_object(task.body or b"{}"))
+    with raise_as_lance_errors():
+        namespace = open_lance_namespace(asked, Lake(TaskCatalogue(task, asked.page_max), asked.who))
         namespace.cache_max_bytes = task.memory_max_bytes // CACHE_SHARE
         _check_vectors(request)
         if operation.name == "query_table":
-            return _query(namespace, request)
+            return _run_query(namespace, request)
         if operation.has_rows:
-            with nullcontext() if operation.name == "create_table" else namespace.of_table(request):
+            with nullcontext() if operation.name == "create_table" else namespace.check_table_first(request):
                 check_unpacked_size(task.body, asked.body_max_bytes)
-            answer = answer_of(operation, getattr(namespace, operation.name)(request, task.body))
+            answer = make_answer(operation, getattr(namespace, operation.name)(request, task.body))
         else:
-            answer = answer_of(operation, getattr(namespace, operation.name)(request))
+            answer = make_answer(operation, getattr(namespace, operation.name)(request))
     return TaskResult(msgspec.json.encode(answer.headers), answer.body)
 
 
-def _query(namespace: PenstockNamespace, request: Any) -> TaskResult:
+def _run_query(namespace: PenstockNamespace, request: Any) -> TaskResult:
     """The rows, in a file if they are many."""
     file = tempfile.SpooledTemporaryFile(INLINE_MAX_BYTES)  # noqa: SIM115 - it is given away
     namespace.write_query(request, file)

@@ -22,9 +22,9 @@ from penstock.formats.rows.predicates import (
     OneOf,
     Or,
     Predicate,
-    columns_of,
+    list_columns,
 )
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 from penstock.spark.schemas import from_spark_schema
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ _BITS: Final = re.compile(r"(u?)int(8|16|32|64)")
 _OPERATORS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
-def lance_condition(where: str | None, schema: StructType, table: Any, time_zone: str | None) -> str | None:
+def write_lance_condition(
+    where: str | None, schema: StructType, table: Any, time_zone: str | None
+) -> str | None:
     """A condition on rows of a schema as Lance reads it; nothing if it is not sure what it means to all.
 
     ``table`` is the schema that Arrow has of the same columns, whose numbers may be of fewer bits: Lance
@@ -44,29 +46,30 @@ def lance_condition(where: str | None, schema: StructType, table: Any, time_zone
     if where is None:
         return None
     spark_schema = from_spark_schema(schema)
-    if not means_the_same(where, spark_schema, time_zone):
+    if not has_same_meaning_in_spark(where, spark_schema, time_zone):
         return None
     predicate = parse_predicate(where, spark_schema)
-    if not all(len(column.fields) == 1 and column.kind in _ALIKE for column in columns_of(predicate)):
+    if not all(len(column.fields) == 1 and column.kind in _ALIKE for column in list_columns(predicate)):
         return None
-    return _condition_text(predicate, {field.name: field.type for field in table})
+    return _write_condition(predicate, {field.name: field.type for field in table})
 
 
-def _condition_text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
+def _write_condition(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
     """What Lance calls a condition; nothing if a part of it has no name there."""
     match predicate:
         case ComparedValues() if predicate.operator in _OPERATORS and _can_be(predicate, types):
-            return f"({_column_name(predicate.column)} {predicate.operator} {_literal_text(predicate.value)})"
+            name, value = _write_column_name(predicate.column), _write_literal(predicate.value)
+            return f"({name} {predicate.operator} {value})"
         case OneOf() if predicate.values and None not in predicate.values and _can_be(predicate, types):
-            listed = ", ".join(map(_literal_text, predicate.values))
-            return f"({_column_name(predicate.column)} IN ({listed}))"
+            listed = ", ".join(map(_write_literal, predicate.values))
+            return f"({_write_column_name(predicate.column)} IN ({listed}))"
         case IsNull():
-            return f"({_column_name(predicate.column)} IS NULL)"
+            return f"({_write_column_name(predicate.column)} IS NULL)"
         case Not():
-            inner = _condition_text(predicate.inner, types)
+            inner = _write_condition(predicate.inner, types)
             return None if inner is None else f"(NOT {inner})"
         case And() | Or():
-            parts = [_condition_text(part, types) for part in predicate.parts]
+            parts = [_write_condition(part, types) for part in predicate.parts]
             texts = [part for part in parts if part is not None]
             if not texts or len(texts) < len(parts):
                 return None
@@ -88,11 +91,11 @@ def _can_be(predicate: ComparedValues | OneOf, types: Mapping[str, Any]) -> bool
     return all(isinstance(value, int) and least <= value < end for value in values)
 
 
-def _column_name(column: Column) -> str:
+def _write_column_name(column: Column) -> str:
     return f"`{column.path[0]}`"
 
 
-def _literal_text(value: Value) -> str:
+def _write_literal(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, date):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.lance_requirement import require_lance
-from penstock.formats.lance.spark.lance_write_options import LANCE, order_of
+from penstock.formats.lance.spark.lance_write_options import LANCE, parse_write_options
 from penstock.spark.format import ScannedTable, SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 
@@ -26,20 +26,20 @@ class LanceSpark(SparkFormat):
     write_options = frozenset({"overwrite_schema", "job_id"})
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        order = order_of(request)
+        order = parse_write_options(request)
         require_lance()
         from penstock.formats.lance.spark import writer
 
-        return writer.write(df, request.lake, request.key, request.branch, order)
+        return writer.write_rows(df, request.lake, request.key, request.branch, order)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         require_lance()
         from penstock.formats.lance.spark import reader
 
-        return reader.rows(spark, table, request)
+        return reader.read_rows(spark, table, request)
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         require_lance()
         from penstock.formats.lance.spark import reader
 
-        return reader.scan(spark, table)
+        return reader.scan_table(spark, table)

@@ -47,7 +47,7 @@ class LanceWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the commit."""
 
 
-def order_of(request: WriteRequest) -> LanceWriteOptions:
+def parse_write_options(request: WriteRequest) -> LanceWriteOptions:
     """What a caller asks for; ``InvalidRequest`` for what does not go together, or is not the caller's to
     say."""
     overwrite_schema = request.extra.get("overwrite_schema", False)
@@ -61,7 +61,7 @@ def order_of(request: WriteRequest) -> LanceWriteOptions:
         mode=request.mode,
         overwrite_schema=overwrite_schema,
         vectors=_parse_vector_columns(request.options),
-        options=dict(_writer_options(request.options)),
+        options=dict(_list_writer_options(request.options)),
         create=request.create,
         job=choose_job_id(request),
         is_named=is_named,
@@ -98,7 +98,7 @@ def _parse_vector_columns(options: Mapping[str, str]) -> dict[str, int]:
     return vectors
 
 
-def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _list_writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """The options for Lance's writer; ``InvalidRequest`` for those that it has not."""
     for name, value in options.items():
         if name in _NUMBERS:
@@ -121,7 +121,7 @@ def _parse_number(name: str, value: str) -> int:
 # -- what is told ------------------------------------------------------------------------------------------
 
 
-def commit_properties(
+def make_commit_properties(
     spark: SparkSession, key: Key, order: LanceWriteOptions, output: LanceOutput
 ) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, format, counts."""
@@ -150,6 +150,6 @@ def commit_properties(
     )
 
 
-def transaction_properties(order: LanceWriteOptions) -> dict[str, str]:
+def make_transaction_properties(order: LanceWriteOptions) -> dict[str, str]:
     """What the table's own history tells of a version: who made it, as which job."""
     return {"penstock.job": order.job, "penstock.writer": f"penstock.spark {order.mode}"}

@@ -18,7 +18,7 @@ from penstock.formats.lance.spark import tasks
 from penstock.formats.lance.spark.arrow import map_in_arrow
 from penstock.formats.lance.spark.schemas import ColumnFit
 from penstock.lake.job_files import remove_files
-from penstock.model.decoders import json_decoder
+from penstock.model.decoders import get_json_decoder
 from penstock.spark import jar
 from penstock.spark.row_refusals import raise_refusals
 from penstock.spark.schemas import quote_name
@@ -64,23 +64,23 @@ class _Message(msgspec.Struct, frozen=True):
     fragments: list[Any]
 
 
-def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
+def write_fragments(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     """Write all rows, and return the fragments that hold them, each row once.
 
     ``InvalidRequest`` for values that the table cannot have; else whatever Spark raises comes through. What
     finished tasks have written is removed then, as far as it is known. A sweep finds the rest.
     """
     heard = _FinishedFiles(df.sparkSession)
-    task = tasks.writing(
+    task = tasks.make_write_task(
         target.dataset, target.fit.schema, target.mode, target.options, _encode_refusal(), heard.tell
     )
-    rows = df.select(*_fitted_columns(target.fit))
+    rows = df.select(*_make_fitted_columns(target.fit))
     with heard.removed_if_it_fails(target.place), raise_refusals():
         found_rows = map_in_arrow(rows, task, "message string").collect()
-        return _collect_output(json_decoder(_Message).decode(row.message) for row in found_rows)
+        return _collect_output(get_json_decoder(_Message).decode(row.message) for row in found_rows)
 
 
-def remove(place: Place, files: Iterable[str]) -> None:
+def remove_written_files(place: Place, files: Iterable[str]) -> None:
     """Remove files that no version names, as far as possible. What stays is swept later."""
     with suppress(PenstockError):
         remove_files(place, [*files])
@@ -103,7 +103,7 @@ def _collect_output(messages: Iterable[_Message]) -> LanceOutput:
     )
 
 
-def _fitted_columns(fit: ColumnFit) -> list[Column]:
+def _make_fitted_columns(fit: ColumnFit) -> list[Column]:
     """The columns of the table, from those of the rows."""
     from pyspark.sql import functions as f
 
@@ -125,7 +125,7 @@ class _FinishedFiles:
         self._told = (
             spark.sparkContext.accumulator([], _make_list_accumulator()) if jar.is_classic(spark) else None
         )
-        self.tell = None if self._told is None else _make_tell(self._told)
+        self.tell = None if self._told is None else _make_progress_reporter(self._told)
 
     @contextmanager
     def removed_if_it_fails(self, place: Place) -> Iterator[None]:
@@ -133,11 +133,11 @@ class _FinishedFiles:
             yield
         except BaseException:
             if self._told is not None:
-                remove(place, [DATA + name for name in self._told.value])
+                remove_written_files(place, [DATA + name for name in self._told.value])
             raise
 
 
-def _make_tell(collector: Any) -> Any:
+def _make_progress_reporter(collector: Any) -> Any:
     def tell(files: list[str]) -> None:
         collector.add(files)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from penstock.formats.lance.manifests import without_sections
+from penstock.formats.lance.manifests import remove_sections
 
 
 def pickle_table(opened: Any) -> bytes:
@@ -18,6 +18,6 @@ def pickle_table(opened: Any) -> bytes:
 
     uri, storage_options, version, manifest, *_ = opened.__getstate__()
     lance_dataset = lance.LanceDataset(
-        uri, version, storage_options=storage_options, serialized_manifest=without_sections(manifest)
+        uri, version, storage_options=storage_options, serialized_manifest=remove_sections(manifest)
     )
     return pickle.dumps(lance_dataset)

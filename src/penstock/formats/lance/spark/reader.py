@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.lake.failures import files_missing_error
-from penstock.formats.lance.lake.rows import require_version, to_lance
+from penstock.formats.lance.lake.rows import open_lance_dataset, require_version
 from penstock.formats.lance.lake.table_rows import bind_columns, list_fragments
 from penstock.formats.lance.spark import tasks
 from penstock.formats.lance.spark.arrow import map_in_arrow
-from penstock.formats.lance.spark.conditions import lance_condition
+from penstock.formats.lance.spark.conditions import write_lance_condition
 from penstock.formats.lance.spark.pickled_table import pickle_table
-from penstock.formats.lance.spark.schemas import readable
+from penstock.formats.lance.spark.schemas import make_readable_schema
 from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.row_difference import StoredRows
 from penstock.model.names import parse_time
@@ -36,7 +36,7 @@ TASKS_MAX: Final = 10_000
 """Where a table has more fragments, a task reads several."""
 
 
-def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+def read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a Lance table, at the commit that ``table`` names by its id.
 
     Rows for which ``where`` is true are all there, and perhaps others. Of the columns, those that are named
@@ -49,16 +49,16 @@ def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     if version is None:
         table.note_read()
     opened = _open_version(table.outside_read_set, version, timestamp)
-    schema = readable(_needed_columns(opened.schema, where, request.columns))
+    schema = make_readable_schema(_find_needed_columns(opened.schema, where, request.columns))
     fragments = [fragment.fragment_id for fragment in opened.get_fragments()]
     return _read_fragments(spark, table, opened, fragments, schema, where)
 
 
-def scan(spark: SparkSession, table: Table) -> ScannedTable:
+def scan_table(spark: SparkSession, table: Table) -> ScannedTable:
     """The rows of a Lance table, and its fragments, of which some can be read by themselves."""
     table.note_read()
     opened = _open_version(table.outside_read_set, None, None)
-    schema = readable(opened.schema)
+    schema = make_readable_schema(opened.schema)
     parts = list(list_fragments(opened))
 
     def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
@@ -80,8 +80,8 @@ def _read_fragments(
 
     shown = from_arrow_schema(schema)
     zone = spark.conf.get("spark.sql.session.timeZone", None)
-    condition = lance_condition(where, shown, opened.schema, zone)
-    task = tasks.scanning(
+    condition = write_lance_condition(where, shown, opened.schema, zone)
+    task = tasks.make_scan_task(
         pickle_table(opened), fragments, schema, condition, str(files_missing_error(table.key))
     )
     places = spark.range(0, len(fragments), 1, max(1, min(len(fragments), TASKS_MAX)))
@@ -89,11 +89,11 @@ def _read_fragments(
 
 
 def _open_version(table: Table, version: int | None, timestamp: str | datetime | None) -> Any:
-    number = _version_at(table, timestamp) if timestamp is not None else require_version(table, version)
-    return to_lance(table, version=number)
+    number = _find_version_at(table, timestamp) if timestamp is not None else require_version(table, version)
+    return open_lance_dataset(table, version=number)
 
 
-def _version_at(table: Table, timestamp: str | datetime) -> int:
+def _find_version_at(table: Table, timestamp: str | datetime) -> int:
     """The newest version that the table had at a time."""
     time = timestamp if isinstance(timestamp, datetime) else parse_time(timestamp)
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
@@ -104,7 +104,7 @@ def _version_at(table: Table, timestamp: str | datetime) -> int:
     raise VersionNotFound(f"'{table.key}' has no version from {timestamp} or earlier")
 
 
-def _needed_columns(schema: Any, where: str | None, columns: Sequence[str] | None) -> Any:
+def _find_needed_columns(schema: Any, where: str | None, columns: Sequence[str] | None) -> Any:
     """The columns that have to be read. Whatever a condition may mean by a name is among them."""
     if columns is None:
         return schema

@@ -9,7 +9,7 @@ from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.jobs import find_landing, require_changed
 from penstock.formats.lance.spark.lance_write_options import LanceWriteOptions
-from penstock.formats.lance.spark.table_creation import landed_before
+from penstock.formats.lance.spark.table_creation import find_earlier_landing
 from penstock.lake.calls import GetCommit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -30,9 +30,9 @@ def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceWriteOpti
     if landing is not None:
         then = lake.do(GetLanceTable(key=key, at=landing.head, via=branch))
         if branch.startswith(PREFIX):
-            _require_there(lake, branch, order, then)
-        return _repeated_result(branch, order, then, landing.commit)
-    created = None if branch.startswith(PREFIX) else landed_before(lake, key, branch, order)
+            _require_version_there(lake, branch, order, then)
+        return _make_repeated_result(branch, order, then, landing.commit)
+    created = None if branch.startswith(PREFIX) else find_earlier_landing(lake, key, branch, order)
     if created is None or not created.commit:
         return None
     require_changed(lake, order.job, key, branch, created.commit)
@@ -41,10 +41,10 @@ def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceWriteOpti
     except HistoryExpired:
         commit = None
     then = lake.do(GetLanceTable(key=key, at=created.commit, via=branch))
-    return _repeated_result(branch, order, then, commit)
+    return _make_repeated_result(branch, order, then, commit)
 
 
-def _require_there(lake: Lake, branch: str, order: LanceWriteOptions, then: LanceTableInfo) -> None:
+def _require_version_there(lake: Lake, branch: str, order: LanceWriteOptions, then: LanceTableInfo) -> None:
     try:
         is_there = lake.do(GetLanceTable(key=then.key, at=branch)).id == then.id
     except (KeyNotFound, NotManaged):
@@ -57,7 +57,7 @@ def _require_there(lake: Lake, branch: str, order: LanceWriteOptions, then: Lanc
         )
 
 
-def _repeated_result(
+def _make_repeated_result(
     branch: str, order: LanceWriteOptions, then: LanceTableInfo, commit: Commit | None
 ) -> WriteResult:
     return WriteResult(

@@ -37,7 +37,7 @@ class ColumnFit(msgspec.Struct, frozen=True, kw_only=True):
     """For every column of the table the one of the rows; nothing for one that is null in all of them."""
 
 
-def arrow_of(schema: StructType) -> Any:
+def to_arrow_schema(schema: StructType) -> Any:
     """A schema of Spark's as Arrow has it; ``InvalidRequest`` lists columns of types that Lance has not."""
     problems = [f"'{field.name}' has the type {field.dataType.simpleString()}" for field in schema
                 if not _is_known(field.dataType)]  # fmt: skip
@@ -50,7 +50,7 @@ def arrow_of(schema: StructType) -> Any:
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, **zone)) for field in schema])
 
 
-def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
+def make_table_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     """The schema of a new table for rows of a schema. All columns may be null, as Spark has it.
 
     ``vectors`` names columns of arrays that are vectors, with how many numbers they have.
@@ -69,7 +69,7 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     return pa.schema([_make_field(field, vectors.get(field.name)) for field in schema])
 
 
-def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
+def fit_columns(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
     """How rows of a schema become rows of a table, by the names of columns.
 
     ``InvalidRequest`` lists the columns that do not fit. Those that the rows lack become null.
@@ -83,7 +83,7 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
         columns.append(name)
         if name is None and not field.nullable:
             problems.append(f"'{field.name}' is missing, but is not nullable in the table")
-        elif name is not None and not _type_fits(given.field(name).type, field.type):
+        elif name is not None and not _does_type_fit(given.field(name).type, field.type):
             problems.append(f"'{name}' is {given.field(name).type}, but {field.type} in the table")
     problems += [f"'{name}' is not a column of the table" for name in names.values()]
     if problems:
@@ -91,14 +91,14 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
     return ColumnFit(schema=table, columns=tuple(columns))
 
 
-def readable(table: Any) -> Any:
+def make_readable_schema(table: Any) -> Any:
     """The schema in which Spark can read a table's rows; ``InvalidRequest`` lists columns that it cannot.
 
     Types that only Arrow has become the next larger one of Spark's.
     """
     problems, fields = [], []
     for field in table:
-        kind = _spark_type(field.type)
+        kind = _find_spark_type(field.type)
         if not field.name or "`" in field.name:
             problems.append(f"{field.name!r} is not a valid column name for Lance")
         elif kind is None:
@@ -165,19 +165,19 @@ def _with_nullable_values(kind: Any) -> Any:
     return kind
 
 
-def _type_fits(given: Any, table_kind: Any) -> bool:
+def _does_type_fit(given: Any, table_kind: Any) -> bool:
     """Whether every value of a type, or every one that is not too long, can be one of the other."""
     of = pa.types
     if given == table_kind or of.is_null(given):
         return True
     if _is_list(given) and _is_list(table_kind):
-        return _type_fits(given.value_type, table_kind.value_type)
+        return _does_type_fit(given.value_type, table_kind.value_type)
     if of.is_struct(given) and of.is_struct(table_kind):
         return [field.name for field in given] == [field.name for field in table_kind] and all(
-            _type_fits(field.type, other.type) for field, other in zip(given, table_kind, strict=True)
+            _does_type_fit(field.type, other.type) for field, other in zip(given, table_kind, strict=True)
         )
     if of.is_map(given) and of.is_map(table_kind):
-        return _type_fits(given.key_type, table_kind.key_type) and _type_fits(
+        return _does_type_fit(given.key_type, table_kind.key_type) and _does_type_fit(
             given.item_type, table_kind.item_type
         )
     if of.is_signed_integer(given) and of.is_signed_integer(table_kind):
@@ -190,7 +190,7 @@ def _type_fits(given: Any, table_kind: Any) -> bool:
     if of.is_timestamp(given) and of.is_timestamp(table_kind):
         return (given.tz is None) == (table_kind.tz is None)
     if of.is_dictionary(table_kind):
-        return _type_fits(given, table_kind.value_type)
+        return _does_type_fit(given, table_kind.value_type)
     kinds = ((of.is_string, of.is_large_string), (of.is_binary, of.is_large_binary, of.is_fixed_size_binary))
     return any(
         any(is_kind(given) for is_kind in kind) and any(is_kind(table_kind) for is_kind in kind)
@@ -214,13 +214,13 @@ _LARGER: Final = {
 }
 
 
-def _spark_type(kind: Any) -> Any:
+def _find_spark_type(kind: Any) -> Any:
     """The type of Spark's for one of Arrow's, as Arrow writes it; nothing if there is none."""
     of = pa.types
     if kind in _LARGER:
         return _LARGER[kind]
     if of.is_dictionary(kind):
-        return _spark_type(kind.value_type)
+        return _find_spark_type(kind.value_type)
     if of.is_fixed_size_binary(kind):
         return pa.binary()
     if of.is_timestamp(kind):
@@ -228,15 +228,15 @@ def _spark_type(kind: Any) -> Any:
     if of.is_duration(kind):
         return pa.duration("us")
     if _is_list(kind):
-        inside = _spark_type(kind.value_type)
+        inside = _find_spark_type(kind.value_type)
         return None if inside is None else pa.list_(pa.field("element", inside, kind.value_field.nullable))
     if of.is_struct(kind):
-        fields = [(field, _spark_type(field.type)) for field in kind]
+        fields = [(field, _find_spark_type(field.type)) for field in kind]
         if any(inside is None for _, inside in fields):
             return None
         return pa.struct([pa.field(field.name, inside, field.nullable) for field, inside in fields])
     if of.is_map(kind):
-        key, item = _spark_type(kind.key_type), _spark_type(kind.item_type)
+        key, item = _find_spark_type(kind.key_type), _find_spark_type(kind.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     plain = (
         of.is_boolean,

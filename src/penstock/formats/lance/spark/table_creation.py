@@ -10,7 +10,7 @@ from uuid import uuid4
 from penstock.errors import CommitConflict, JobOver, PenstockError, TableExists, TransactionOver
 from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
-from penstock.formats.lance.lake.jobs import attempts, attempts_name, next_attempt_id
+from penstock.formats.lance.lake.jobs import list_attempts, make_attempts_prefix, make_next_attempt_id
 from penstock.formats.lance.spark.lance_write_options import LanceWriteOptions
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
@@ -38,7 +38,7 @@ class NewLanceTable:
         """Under which that is done once."""
         self._transaction = transaction
 
-    def land(self, description: CommitDescription) -> Commit | None:
+    def commit_table(self, description: CommitDescription) -> Commit | None:
         """Let it arrive; ``None`` in a transaction of the caller's, which is yet to land.
 
         ``CommitConflict`` if there is something at its key by now.
@@ -60,16 +60,18 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -
     """
     check_new_key(key)
     if branch.startswith(PREFIX):
-        about = _declare(lake, key, branch)
+        about = _declare_table(lake, key, branch)
         try:
             yield NewLanceTable(about, branch, None, order.job)
         except BaseException:
-            _take_back(lake, about, branch)
+            _withdraw_declared_table(lake, about, branch)
             raise
         return
-    transaction = lake.transaction(branch, id=_next_id(lake, key, branch, order), message=order.message or "")
+    transaction = lake.transaction(
+        branch, id=_make_next_id(lake, key, branch, order), message=order.message or ""
+    )
     try:
-        about = _declare(lake, key, transaction.branch)
+        about = _declare_table(lake, key, transaction.branch)
     except CommitConflict:
         if order.is_named:
             # The transaction may be another attempt's, which began at the same moment: it goes on.
@@ -80,7 +82,7 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -
         yield NewLanceTable(about, transaction.branch, transaction, uuid4().hex)
 
 
-def _declare(lake: Lake, key: Key, branch: str) -> LanceTableInfo:
+def _declare_table(lake: Lake, key: Key, branch: str) -> LanceTableInfo:
     try:
         lake.do(CommitLance(branch=branch, operations=(DeclareLance(key=key),), who=lake.author))
     except TableExists as problem:
@@ -88,7 +90,7 @@ def _declare(lake: Lake, key: Key, branch: str) -> LanceTableInfo:
     return lake.do(GetLanceTable(key=key, at=branch, to_write=True))
 
 
-def _take_back(lake: Lake, about: LanceTableInfo, branch: str) -> None:
+def _withdraw_declared_table(lake: Lake, about: LanceTableInfo, branch: str) -> None:
     """Drop a table that was only declared.
 
     One that has a version stays: whoever was interrupted, or heard no answer, may have made it, and the lake
@@ -105,12 +107,14 @@ def _take_back(lake: Lake, about: LanceTableInfo, branch: str) -> None:
 # -- attempts of a job -------------------------------------------------------------------------------------
 
 
-def landed_before(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> TransactionInfo | None:
+def find_earlier_landing(
+    lake: Lake, key: Key, branch: str, order: LanceWriteOptions
+) -> TransactionInfo | None:
     """The transaction by which an earlier attempt of a job created its table on a branch, if one did.
 
     One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
     """
-    for info in attempts(lake, _transaction_prefix(lake, key, branch, order)):
+    for info in list_attempts(lake, _make_transaction_prefix(lake, key, branch, order)):
         ended = info
         if ended.state is TransactionState.OPEN:
             why = "a later attempt of its job began"
@@ -126,21 +130,21 @@ def landed_before(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -
 _ATTEMPTS_MAX = 1000
 
 
-def _next_id(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
+def _make_next_id(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
     """The id of a job's next transaction. Who names a job can find the ones before."""
     if not order.is_named:
         return uuid4().hex
-    name = _transaction_prefix(lake, key, branch, order)
-    before = attempts(lake, name)
+    name = _make_transaction_prefix(lake, key, branch, order)
+    before = list_attempts(lake, name)
     if len(before) >= _ATTEMPTS_MAX:
         raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
-    return next_attempt_id(name, before)
+    return make_next_attempt_id(name, before)
 
 
-def _transaction_prefix(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
+def _make_transaction_prefix(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
     """What the ids of a job's transactions begin with.
 
     A job is that of one table on one branch: a branch that was deleted and made anew is another one.
     """
     incarnation = lake.do(GetReference(name=branch)).incarnation.hex()
-    return attempts_name("lance job", order.job, str(key), branch, incarnation)
+    return make_attempts_prefix("lance job", order.job, str(key), branch, incarnation)

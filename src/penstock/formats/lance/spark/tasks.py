@@ -14,7 +14,7 @@ from typing import Any
 Batches = Iterator[Any]
 
 
-def writing(
+def make_write_task(
     dataset: bytes | str,
     schema: Any,
     mode: str,
@@ -47,7 +47,7 @@ def writing(
             batch = first
             try:
                 while batch is not None:
-                    yield as_rows_of(batch, schema, refusal)
+                    yield convert_rows(batch, schema, refusal)
                     batch = next(batches, None)
             except BaseException as problem:
                 problems.append(problem)
@@ -75,7 +75,7 @@ def writing(
     return write
 
 
-def scanning(
+def make_scan_task(
     dataset: bytes, fragments: list[int], schema: Any, condition: str | None, gone: str
 ) -> Callable[[Batches], Batches]:
     """A function that reads fragments of a table as it was opened: those whose places its rows name.
@@ -106,17 +106,17 @@ def scanning(
                 table = table if table is not None else pickle.loads(dataset)
                 for rows in read(table.get_fragment(fragments[at])):
                     if rows.num_rows:
-                        yield pa.RecordBatch.from_arrays(_readable_columns(rows, schema), schema=schema)
+                        yield pa.RecordBatch.from_arrays(_make_readable_columns(rows, schema), schema=schema)
 
     return scan
 
 
-def _readable_columns(rows: Any, schema: Any) -> list[Any]:
+def _make_readable_columns(rows: Any, schema: Any) -> list[Any]:
     """Columns in the types that Spark reads. Times lose what is finer than Spark's precision."""
     return [array.cast(to.type, safe=False) for array, to in zip(rows.columns, schema, strict=True)]
 
 
-def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
+def convert_rows(batch: Any, schema: Any, refusal: str) -> Any:
     """A batch with the types of a table; an error for the driver if a value cannot be one of the table's."""
     import pyarrow as pa
 
@@ -124,25 +124,27 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
     for array, field in zip(batch.columns, schema, strict=True):
         if array.null_count and not field.nullable:
             raise ValueError(
-                _refusal_text(refusal, f"'{field.name}' is null in a row, but is not nullable in the table")
+                _write_refusal_text(
+                    refusal, f"'{field.name}' is null in a row, but is not nullable in the table"
+                )
             )
         try:
-            converted = _cast(array, field.type)
+            converted = _cast_array(array, field.type)
         except pa.ArrowInvalid as problem:
             why = str(problem).partition("\n")[0]
             if pa.types.is_fixed_size_list(field.type):
                 why = f"a vector of '{field.name}' does not have {field.type.list_size} numbers"
             raise ValueError(
-                _refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
+                _write_refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
             ) from None
         if "halffloat" in str(field.type) and _count_infinite(converted) > _count_infinite(array):
             why = f"a number of '{field.name}' is too large for the 16-bit type of the column"
-            raise ValueError(_refusal_text(refusal, why))
+            raise ValueError(_write_refusal_text(refusal, why))
         arrays.append(_align_decimals(converted))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def _cast_array(array: Any, kind: Any) -> Any:
     import pyarrow as pa
 
     if array.type == kind:
@@ -152,23 +154,23 @@ def _cast(array: Any, kind: Any) -> Any:
     if pa.types.is_dictionary(kind):
         return array.cast(kind.value_type).dictionary_encode().cast(kind)
     if "fixed_size_list" in str(kind) and not pa.types.is_fixed_size_list(kind):
-        return _cast_inside(array, kind)
+        return _cast_nested_values(array, kind)
     return array.cast(kind)
 
 
-def _cast_inside(array: Any, kind: Any) -> Any:
+def _cast_nested_values(array: Any, kind: Any) -> Any:
     """Values that have vectors somewhere inside."""
     import pyarrow as pa
 
     array = pa.concat_arrays([array, array.slice(0, 0)])  # what is a slice has its parts elsewhere
     nothing = array.is_null()
     if pa.types.is_struct(kind):
-        parts = [_cast(array.field(at), field.type) for at, field in enumerate(kind)]
+        parts = [_cast_array(array.field(at), field.type) for at, field in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=[*kind], mask=nothing)
     if pa.types.is_map(kind):
-        keys, items = _cast(array.keys, kind.key_type), _cast(array.items, kind.item_type)
+        keys, items = _cast_array(array.keys, kind.key_type), _cast_array(array.items, kind.item_type)
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=nothing)
-    values, made = _cast(array.values, kind.value_type), pa.ListArray
+    values, made = _cast_array(array.values, kind.value_type), pa.ListArray
     offsets = array.offsets
     if pa.types.is_large_list(kind):
         made, offsets = pa.LargeListArray, offsets.cast(pa.int64())
@@ -197,5 +199,5 @@ def _align_decimals(array: Any) -> Any:
     return pa.concat_arrays([array, array.slice(0, 0)]) if "decimal" in str(array.type) else array
 
 
-def _refusal_text(refusal: str, message: str) -> str:
+def _write_refusal_text(refusal: str, message: str) -> str:
     return refusal.replace("{}", json.dumps(message)[1:-1], 1)

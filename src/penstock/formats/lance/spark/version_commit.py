@@ -36,10 +36,10 @@ class LanceProposal(msgspec.Struct, frozen=True, kw_only=True):
     """How often Lance tries to make a version on top of others'."""
 
 
-def commit(lake: Lake, base: Any, proposal: LanceProposal) -> CommittedJob:
+def commit_fragments(lake: Lake, base: Any, proposal: LanceProposal) -> CommittedJob:
     """Commit fragments to a table, as it was opened, or to the folder of one that has no version.
 
-    Raises as ``JobNamespace.run``.
+    Raises as ``JobNamespace.run_lance_job``.
     """
     import lance
 
@@ -57,7 +57,7 @@ def commit(lake: Lake, base: Any, proposal: LanceProposal) -> CommittedJob:
         said=proposal.said,
         follows=read_version if proposal.keeps_columns else None,
     )
-    return JobNamespace(lake, job).run(
+    return JobNamespace(lake, job).run_lance_job(
         lambda client: lance.LanceDataset.commit(
             base,
             transaction,

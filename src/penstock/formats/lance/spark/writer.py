@@ -22,13 +22,13 @@ from penstock.formats.lance.spark import output, table_creation, version_commit
 from penstock.formats.lance.spark.lance_write_options import (
     LanceWriteOptions,
     check_storage_version,
-    commit_properties,
-    transaction_properties,
+    make_commit_properties,
+    make_transaction_properties,
 )
 from penstock.formats.lance.spark.output import FragmentTarget, LanceOutput
 from penstock.formats.lance.spark.pickled_table import pickle_table
 from penstock.formats.lance.spark.repeated_job import find_earlier_result
-from penstock.formats.lance.spark.schemas import ColumnFit, arrow_of, fit, new_schema
+from penstock.formats.lance.spark.schemas import ColumnFit, fit_columns, make_table_schema, to_arrow_schema
 from penstock.formats.lance.spark.version_commit import LanceProposal
 from penstock.lake.job_files import JobStart, is_refusal
 from penstock.lake.write_jobs import SaveMode
@@ -48,7 +48,7 @@ SENDS_MAX: Final = 20
 """How often its commit is made anew, for the table as it is then."""
 
 
-def write(
+def write_rows(
     df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceWriteOptions
 ) -> WriteResult | None:
     """Write the rows of a DataFrame to a Lance table; ``None`` if that changes nothing.
@@ -60,7 +60,7 @@ def write(
     """
     lake.begin_write(makes_lake=order.create)
     where = branch if branch is not None else lake.default_branch
-    arrow_schema = arrow_of(df.schema)
+    arrow_schema = to_arrow_schema(df.schema)
     check_storage_version(order)
     for tries_left in reversed(range(TRIES_MAX)):
         if order.is_named and (earlier_result := find_earlier_result(lake, key, where, order)) is not None:
@@ -76,7 +76,11 @@ def write(
             return earlier_result
         except CommitConflict:
             now = find_table(lake, key, where)
-            if not tries_left or order.mode is SaveMode.ERROR or _table_folder(now) == _table_folder(about):
+            if (
+                not tries_left
+                or order.mode is SaveMode.ERROR
+                or _find_table_folder(now) == _find_table_folder(about)
+            ):
                 raise
             # What it means for this job that the table came, went or moved is decided by what is there now.
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
@@ -94,7 +98,7 @@ def find_table(lake: Lake, key: Key, branch: str) -> LanceTableInfo | None:
         ) from None
 
 
-def _table_folder(about: LanceTableInfo | None) -> tuple[str, bool] | None:
+def _find_table_folder(about: LanceTableInfo | None) -> tuple[str, bool] | None:
     return None if about is None else (about.folder, about.version is None)
 
 
@@ -106,14 +110,17 @@ def _create_and_write(
 ) -> WriteResult | None:
     if not order.create:
         raise KeyNotFound(f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch)
-    schema = new_schema(given, order.vectors)  # before anything is asked of the lake
+    schema = make_table_schema(given, order.vectors)  # before anything is asked of the lake
     with table_creation.declare_table(lake, key, branch, order) as new:
-        written = _run(df, lake, new.about, _fit_all_columns(schema), order)
+        written = _write_fragments(df, lake, new.about, _fit_all_columns(schema), order)
         proposal = _make_proposal(df, new.about, new.branch, order, written, schema)
         proposal = msgspec.structs.replace(proposal, job=new.job)
         committed = _commit_with_retries(lake, new.about, new.about.folder, proposal)
         with _removed_if_refused(lake, new.about, written):
-            landed = new.land(commit_properties(df.sparkSession, key, order, written)) or committed.commit
+            landed = (
+                new.commit_table(make_commit_properties(df.sparkSession, key, order, written))
+                or committed.commit
+            )
     return _write_result(key, branch, order, written, msgspec.structs.replace(committed, commit=landed))
 
 
@@ -130,8 +137,8 @@ def _write_rows(
         why = f"already has rows, in version {about.version}; nothing was written"
         raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
     if about.version is None:
-        schema = new_schema(given, order.vectors)
-        written = _run(df, lake, about, _fit_all_columns(schema), order)
+        schema = make_table_schema(given, order.vectors)
+        written = _write_fragments(df, lake, about, _fit_all_columns(schema), order)
         proposal = _make_proposal(df, about, branch, order, written, schema)
         # Whoever made the first version meanwhile decides what the table is.
         proposal = msgspec.structs.replace(proposal, tries_max=0)
@@ -141,10 +148,10 @@ def _write_rows(
     opened = _open_dataset(lake, key, branch)
     is_overwrite = order.mode is SaveMode.OVERWRITE
     if is_overwrite and order.overwrite_schema:
-        fitting = _fit_all_columns(new_schema(given, order.vectors))
+        fitting = _fit_all_columns(make_table_schema(given, order.vectors))
     else:
-        fitting = fit(key, given, opened.schema, case_sensitive=is_case_sensitive(df.sparkSession))
-    written = _run(df, lake, about, fitting, order, opened)
+        fitting = fit_columns(key, given, opened.schema, case_sensitive=is_case_sensitive(df.sparkSession))
+    written = _write_fragments(df, lake, about, fitting, order, opened)
     if not written.fragments and not is_overwrite:
         return None
     proposal = _make_proposal(df, about, branch, order, written, fitting.schema if is_overwrite else None)
@@ -161,7 +168,7 @@ def _open_dataset(lake: Lake, key: Key, branch: str) -> Any:
         return lance.dataset(namespace_client=client, table_id=[*key])
 
 
-def _run(
+def _write_fragments(
     df: DataFrame,
     lake: Lake,
     about: LanceTableInfo,
@@ -169,21 +176,21 @@ def _run(
     order: LanceWriteOptions,
     opened: Any = None,
 ) -> LanceOutput:
-    began, options = JobStart.now(lake), dict(order.options)
+    began, options = JobStart.at_lake_time(lake), dict(order.options)
     if opened is not None and order.mode is SaveMode.OVERWRITE:
         options.setdefault("data_storage_version", opened.data_storage_version)
     target = FragmentTarget(
-        place=lake.places.at(about.folder),
+        place=lake.places.open_place(about.folder),
         dataset=about.folder if opened is None else pickle_table(opened),
         fit=fitting,
         mode="create" if opened is None else order.mode.value,
         options=options,
     )
-    written = output.run(df, target)
+    written = output.write_fragments(df, target)
     try:
         began.check_in_time()
     except PenstockError:
-        output.remove(target.place, written.files)
+        output.remove_written_files(target.place, written.files)
         raise
     return written
 
@@ -208,10 +215,10 @@ def _make_proposal(
         key=about.key,
         branch=branch,
         job=order.job,
-        said=commit_properties(df.sparkSession, about.key, order, output),
+        said=make_commit_properties(df.sparkSession, about.key, order, output),
         output=output,
         schema=schema,
-        properties=transaction_properties(order),
+        properties=make_transaction_properties(order),
     )
 
 
@@ -222,7 +229,7 @@ def _commit_with_retries(
     with _removed_if_refused(lake, about, proposal.output):
         for tries_left in reversed(range(SENDS_MAX)):
             try:
-                return version_commit.commit(lake, base, proposal)
+                return version_commit.commit_fragments(lake, base, proposal)
             except CommitConflict:
                 # The same rows may go together with what is there now: after somebody else's overwrite, say.
                 again = (
@@ -242,7 +249,7 @@ def _removed_if_refused(lake: Lake, about: LanceTableInfo, done: LanceOutput) ->
         yield
     except PenstockError as problem:
         if is_refusal(problem):
-            output.remove(lake.places.at(about.folder), done.files)
+            output.remove_written_files(lake.places.open_place(about.folder), done.files)
         raise
 
 

@@ -68,7 +68,7 @@ def write_files(
     fields = fields_of(metadata)
     leaves = leaves_in_footer(indexed_leaves(metadata, clustering))
     target = JobTarget(
-        place=lake.places.at(location),
+        place=lake.places.open_place(location),
         partition_by=directory_names(fields, metadata),
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),

@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.column_mapping import (
 from penstock.formats.delta.protocol.iceberg_compat import row_column_note
 from penstock.formats.delta.protocol.properties import materializes_partitions
 from penstock.formats.delta.protocol.row_ids import row_columns_of
-from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.spark.schemas import quote_name, to_spark_schema
 
@@ -92,7 +92,7 @@ def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
         return df
     from pyspark.sql import functions as f
 
-    schema = loosened(parse_schema(metadata.schema_string))
+    schema = allow_nulls(parse_schema(metadata.schema_string))
     assert isinstance(schema, StructType)  # as what it was made from
     stored = numbered_schema(schema, FIELD_ID)
     chosen = []

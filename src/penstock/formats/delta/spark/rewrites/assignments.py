@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import identity_of
 from penstock.formats.delta.spark.rewrites.row_conditions import check_of_one_row
-from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.row_changes import check_assigned_once
 from penstock.model.similar_names import describe_names
@@ -158,7 +158,9 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
             column=name,
         )
     if is_nested:
-        loose = to_spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
+        loose = (
+            to_spark_schema(StructType((replace(field, type=allow_nulls(field.type)),))).fields[0].dataType
+        )
         return _without_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
     error = refusal(
@@ -203,7 +205,7 @@ def _without_nulls(value: Column, kind: Type, name: str) -> Column:
         checked = _without_nulls(one, of, path)
         return checked if nullable else _not_null(checked, path)
 
-    if kind == loosened(kind):
+    if kind == allow_nulls(kind):
         return value
     match kind:
         case StructType():

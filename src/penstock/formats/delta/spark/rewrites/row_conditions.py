@@ -20,7 +20,7 @@ from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
 from penstock.spark import jar
 from penstock.spark.analysis import AnalyzedCondition, explain_analysis
 from penstock.spark.schemas import is_case_sensitive, to_spark_schema
@@ -88,7 +88,9 @@ def necessary_of_target(df: DataFrame, condition: AnalyzedCondition, schema: Str
 
 def _understood_condition(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
-    understood = [part for part in found if part is not None and means_the_same(part, schema, zone)]
+    understood = [
+        part for part in found if part is not None and has_same_meaning_in_spark(part, schema, zone)
+    ]
     return " and ".join(f"({part})" for part in understood) or None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.rows.predicate_parser import parse_predicate
-from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.predicates import list_columns
 from penstock.formats.rows.schema import parse_schema
 
 
@@ -17,7 +17,7 @@ def check_condition(where: str | None, metadata: Metadata) -> None:
     """
     if where is None:
         return
-    for column in columns_of(parse_predicate(where, parse_schema(metadata.schema_string))):
+    for column in list_columns(parse_predicate(where, parse_schema(metadata.schema_string))):
         if column.kind == "timestamp":
             raise InvalidRequest(
                 f"the condition {where!r} compares the timestamp '{column}', and its time zone is not "

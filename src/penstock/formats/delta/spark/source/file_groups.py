@@ -17,7 +17,7 @@ from penstock.formats.delta.log.snapshot import replay
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
 from penstock.formats.delta.rows.file_addresses import table_place
-from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa
+from penstock.formats.rows.arrow_types import allow_nulls, make_arrow_schema, pa
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
 from penstock.storage.places import Places
@@ -40,7 +40,7 @@ def group_files(
     places: Places, location: str, protocol: Protocol, metadata: Metadata, files: Iterable[Add]
 ) -> list[FileGroup]:
     """Files in their order, in groups of about the same size."""
-    where = places.at(location).url
+    where = places.open_place(location).url
     return [
         FileGroup(where, places.moved.all, write_commit((protocol, metadata, *group)))
         for group in _group_by_size(files)
@@ -55,7 +55,7 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
     segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
     snapshot = replay(files, segment)
     wanted = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
-    schema = arrow_schema(wanted)
+    schema = make_arrow_schema(wanted)
     places = Places(MovedRoots(group.moved))
     place = table_place(places, group.location, snapshot.metadata.configuration)
     try:
@@ -103,4 +103,4 @@ def _find_field(schema: StructType, name: str) -> Field:
 
 
 def _make_nullable(field: Field) -> Field:
-    return Field(name=field.name, type=loosened(field.type), nullable=True)
+    return Field(name=field.name, type=allow_nulls(field.type), nullable=True)

@@ -61,7 +61,7 @@ class StreamOffset(msgspec.Struct, frozen=True, kw_only=True):
 def offset_of(told: Any) -> StreamOffset:
     """The offset in a checkpoint. ``InvalidRequest`` for that of another source."""
     try:
-        return decoders.convert(told, StreamOffset)
+        return decoders.convert_value(told, StreamOffset)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"the checkpoint is not of a stream from a Penstock table: {problem}") from None
 

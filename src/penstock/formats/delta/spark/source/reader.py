@@ -13,7 +13,7 @@ from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.spark.source.conditions import check_condition
 from penstock.formats.delta.spark.source.file_groups import group_files, readable_schema, rows
-from penstock.formats.rows.arrow_types import arrow_type
+from penstock.formats.rows.arrow_types import find_arrow_type
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
@@ -95,7 +95,7 @@ def columns_of(schema: StructType, metadata: Metadata) -> tuple[str, ...]:
         if found is None or found.name != wanted.name:
             choices = describe_names(wanted.name, [field.name for field in there.fields])
             raise InvalidRequest(f"the table has no column '{wanted.name}'{choices}")
-        if arrow_type(found.type, found.name) != arrow_type(wanted.type, wanted.name):
+        if find_arrow_type(found.type, found.name) != find_arrow_type(wanted.type, wanted.name):
             raise InvalidRequest(
                 f"the column '{wanted.name}' of the table has the type {found.type}, not {wanted.type}; read "
                 f"it as {found.type}, then cast it"

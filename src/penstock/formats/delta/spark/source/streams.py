@@ -246,7 +246,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         name = str(self._options.table)
         log = pages(self._table, versions.start, versions.stop - 1)
-        for commit in commits_of(log, self._lake.places.at(log.location), versions):
+        for commit in commits_of(log, self._lake.places.open_place(log.location), versions):
             if commit.data is None:
                 raise VersionNotFound(
                     f"version {commit.version} of '{name}' was cleaned up before the stream read it; start a "

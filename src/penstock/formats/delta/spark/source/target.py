@@ -36,7 +36,7 @@ from penstock.formats.delta.rows.filled_columns import ColumnFiller
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.row_checks import RowChecks
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.rows.arrow_types import arrow_schema, pa
+from penstock.formats.rows.arrow_types import make_arrow_schema, pa
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.calls import GetOutcome, describe_commit
@@ -102,7 +102,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         places = Places()
         try:
             adds = write_files(
-                places.at(self.location),
+                places.open_place(self.location),
                 self.metadata,
                 rows,
                 prefix=self.folder,
@@ -157,7 +157,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         """
         with suppress(PenstockError):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
-                remove_files(lake.places.at(self.location), names_of(_decode_adds(messages)))
+                remove_files(lake.places.open_place(self.location), names_of(_decode_adds(messages)))
 
     def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> TableCommitResult:
         mode = "Append" if self.replaces is None else "Overwrite"
@@ -197,7 +197,7 @@ def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool)
     with options.open() as lake:
         branch = options.ref if options.ref is not None else lake.default_branch
         now = _require_table(lake, options, branch)
-        folder, began = data_folder(lake, branch), JobStart.now(lake)
+        folder, began = data_folder(lake, branch), JobStart.at_lake_time(lake)
         protocol, is_now = now.parse_declared()
         clustering = clustering_of(lake.table(options.table, branch), protocol)
         metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
@@ -207,7 +207,7 @@ def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool)
     _check_unnumbered(metadata)
     RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
-    given = arrow_schema(schema.fields)
+    given = make_arrow_schema(schema.fields)
     ColumnFiller(parse_schema(metadata.schema_string), given).fill(
         pa.RecordBatch.from_pylist([], schema=given)
     )

@@ -44,7 +44,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOp
     """
     check_new_key(key)
     _check_has_warehouse(lake, key)
-    began, identity = JobStart.now(lake), uuid4()
+    began, identity = JobStart.at_lake_time(lake), uuid4()
     schema = new_schema(df.schema)
     metadata = assign_columns(
         Metadata(
@@ -59,7 +59,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOp
     if order.replace_where is not None:
         rows = only_where(rows, order.replace_where)
     location = lake.delta.place_of(identity)
-    place = lake.places.at(location)
+    place = lake.places.open_place(location)
     make_root(place)
     note_creation(place, lake.id)
     actions = write_files(rows, lake, location, metadata, branch=branch, options=order.options)
