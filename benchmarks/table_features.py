@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUESTION = "What do features of a Delta table cost when Spark writes and reads it?"
 
 ROWS: Final = 5_000_000
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 TIMES_MOST: Final = 1.1
 ALL: Final = "all three"
 FEATURES: Final = {
