@@ -349,7 +349,7 @@ def test_a_full_disk_for_temporary_files_is_named(
     assert str(small_disk.path) in refused.value.message
     assert data_files(table.root) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert len(write_files(table.place, metadata_for(schema_of(stream(1).schema)), stream(40))) == 1
+    assert len(write_files(table.place, metadata_for(make_schema(stream(1).schema)), stream(40))) == 1
 
 
 class FailingPlace:
