@@ -3,8 +3,10 @@ there twice, and nothing that a later commit deleted comes back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -355,3 +357,28 @@ def test_rows_that_a_merge_brought_go_after_the_next_one(lake: Lake) -> None:
     lake.merge("main", "dev")
     lake.revert(merged, "dev")
     assert Side(lake, "dev").ids() == [1, 2, 3, 4, 5, 6, 9, 12]
+
+
+def test_commits_that_change_what_a_table_is_clustered_by_are_undone_and_done_again(tmp_path: Path) -> None:
+    """Newest first, and several at once; one whose change was changed since is a conflict."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        table = lake.delta.create("t", data=pa.table({"id": [1], "v": [1]}))
+
+        def clustering() -> Any:
+            domain = table.snapshot().log_snapshot.domains.get("delta.clustering")
+            return None if domain is None else json.loads(domain.configuration)["clusteringColumns"]
+
+        commits = []
+        for columns in (["id"], ["v"], ["id", "v"]):
+            lake.delta.cluster_by("t", columns)
+            commits.append(lake.branch().head)
+        with pytest.raises(MergeConflict, match=r"'delta\.clustering' was changed since, by version 3"):
+            lake.revert(commits[1], "main")
+        for commit, expected in zip(reversed(commits), ([["v"]], [["id"]], None), strict=True):
+            lake.revert(commit, "main")
+            assert clustering() == expected
+        lake.transplant(commits, "main")
+        assert clustering() == [["id"], ["v"]]
+        version = table.version
+        lake.transplant(commits[2], "main")
+        assert table.version == version, "it stands"

@@ -141,11 +141,15 @@ class _Undo:
     def _make_net_change(self) -> NetChange:
         if self._missing_files_key in self._change.table.notes:
             raise VersionNotFound(self._change.table.notes[self._missing_files_key])
-        if self._change.is_redo and not self._change.is_first and not self._change.was_undone():
+        domains, problems = self._reversed_domains()
+        stands = self._change.is_redo and not self._change.is_first and not self._change.was_undone()
+        if stands and not domains:
             return NetChange()
+        for problem in problems:
+            self._checks.add_problem(problem)
         metadata = self._undone_metadata()
         removes, adds = self._files.actions(metadata or self._change.present_definition.metadata)
-        state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._undone_domains())
+        state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *domains)
         paths = frozenset(paths_of(removes) | paths_of(adds))
         replacements, undone, replaces = self._reversed_replacements()
         return NetChange(
@@ -224,38 +228,45 @@ class _Undo:
                 rewritten |= added - removed
         return [file for file in self._files_since() if file.key.path in rewritten]
 
-    def _undone_domains(self) -> list[DomainMetadata]:
+    def _reversed_domains(self) -> tuple[list[DomainMetadata], list[str]]:
+        """The domains that become what they were, and what stands against that: others changed them since.
+
+        What they are now is what the states of the change and the later versions say. So nothing is looked up
+        in versions that the request itself is about to make.
+        """
+        change = self._change
         names = {
             action.domain
-            for step in self._change.own_steps
+            for step in change.own_steps
             for action in step.actions
             if isinstance(action, DomainMetadata) and not is_high_water_mark(action)
         }
         if not names:
-            return []
-        for later in self._change.later_changes:
-            both = {
-                action.domain for action in later.step.actions if isinstance(action, DomainMetadata)
-            } & names
-            if both and not later.is_undo:
-                shown_names = some(sorted(f"'{name}'" for name in both))
-                self._checks.add_problem(
-                    f"the domain {shown_names} was changed since, by {self._change.describe(later)}"
+            return [], []
+
+        def read() -> list[dict[str, DomainMetadata]]:
+            states = change.to_state, change.from_state
+            return [dict(change.commits.snapshot(state, change.table.read).domains) for state in states]
+
+        tips = BranchLogTip.of(line_of(change.to_state)), BranchLogTip.of(line_of(change.from_state))
+        then, reversed_state = change.table.read_once(("delta domains", change.target.location, *tips), read)
+        now = dict(then if change.newest is change.to_state else reversed_state)
+        changed_by = {}
+        for later in change.later_versions.every:  # one that only says a domain counts as an append
+            for action in later.step.actions:
+                if isinstance(action, DomainMetadata) and action.domain in names:
+                    now[action.domain], changed_by[action.domain] = action, later
+        domains, problems = [], []
+        for name in sorted(names):
+            gone = DomainMetadata(domain=name, configuration="", removed=True)
+            before, after, current = (_value_of(state.get(name)) for state in (then, reversed_state, now))
+            if current == after != before:
+                domains.append(then.get(name, gone))
+            elif current != before:
+                problems.append(
+                    f"the domain '{name}' was changed since, by {change.describe(changed_by.get(name))}"
                 )
-
-        def read() -> list[DomainMetadata]:
-            then = self._change.commits.snapshot(self._change.to_state, self._change.table.read).domains
-            now = self._change.commits.snapshot(self._change.target, self._change.table.read).domains
-            gone = (DomainMetadata(domain=name, configuration="", removed=True) for name in names)
-            restored = [then.get(domain.domain, domain) for domain in gone]
-            return [
-                domain
-                for domain in restored
-                if now.get(domain.domain) != (None if domain.removed else domain)
-            ]
-
-        tips = BranchLogTip.of(line_of(self._change.to_state)), BranchLogTip.of(line_of(self._change.target))
-        return self._change.table.read_once(("delta domains", self._change.target.location, *tips), read)
+        return domains, problems
 
     def _make_refusal(self, problems: Sequence[str]) -> FormatRefused:
         before, then, now = (
@@ -272,6 +283,10 @@ class _Undo:
             expected=then,
             found=now,
         )
+
+
+def _value_of(domain: DomainMetadata | None) -> str | None:
+    return None if domain is None or domain.removed else domain.configuration
 
 
 _FIRST: Final = "revert the named commits first, beginning with the newest"
