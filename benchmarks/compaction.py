@@ -1,8 +1,4 @@
-"""How long it takes to put very many small files of a Delta table together on Spark, beside plain Spark:
-``python -m benchmarks.compaction [FILES] [ROUNDS]``.
-
-It keeps nothing yet: to make 5,000 files takes minutes on a quiet machine.
-"""
+"""How long it takes to put very many small files of a Delta table together on Spark, beside plain Spark."""
 
 from __future__ import annotations
 
@@ -11,13 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import penstock
 from benchmarks.lakes import Workshop
-from benchmarks.report import Cell, Findings, at_most, grid, table
+from benchmarks.report import Cell, Findings, at_most, table
 from benchmarks.row_changes_engine import COLUMNS, cpu_s
 from penstock.lake.lake import Lake
 from penstock.spark import optimize, read, session, write
@@ -25,9 +20,11 @@ from penstock.spark import optimize, read, session, write
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+QUESTION = "How long does it take to put very many small files together on Spark, beside plain Spark?"
+
 TIMES_MOST: Final = 1.1
 FILES: Final = 5000
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 ROWS_EACH: Final = 2000
 TASKS: Final = 4
 KEY: Final = "bench.small"
@@ -42,7 +39,8 @@ class Took(NamedTuple):
     files: int
 
 
-def ask(workshop: Workshop, files: int, rounds: int) -> Findings:
+def ask(workshop: Workshop) -> Findings:
+    files, rounds = workshop.size(FILES, 20), workshop.size(ROUNDS, 1)
     with workshop.place() as place, penstock.init(place / "lake") as lake:
         spark = session(lake, conf={"spark.ui.enabled": False, "spark.sql.warehouse.dir": place / "tables"})
         try:
@@ -125,18 +123,3 @@ def _timed(spark: SparkSession, do: Callable[[], int]) -> Took:
 def _digest(rows: DataFrame) -> object:
     told = "sum(pmod(xxhash64(id, amount, customer, day), 1000000007))"
     return rows.selectExpr("count(*)", "sum(id)", told).collect()
-
-
-def main(files: int = FILES, rounds: int = ROUNDS) -> None:
-    work = Path(__file__).parent / ".work"
-    work.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=work) as place:
-        found = ask(Workshop(Path(place), quick=False), files, rounds)
-    for one in found.tables:
-        print("\n".join(["", one.title, *grid(one)]))
-    for goal in found.goals:
-        print(f"{goal.what}: {goal.figure}, wanted {goal.wanted}: {goal.verdict}")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -1,32 +1,97 @@
-"""A merge of rows without Spark beside deltalake's: ``python -m benchmarks.row_merge [ROWS] [SOURCE_ROWS]``.
-
-Each side runs in a process of its own, of which the time, the time of the processor and the memory are told.
-"""
+"""How long a merge of rows without Spark takes, and how much memory, beside deltalake."""
 
 from __future__ import annotations
 
 import multiprocessing
-import resource
-import sys
-import tempfile
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-ROWS = 5_000_000
-SOURCE_ROWS = 500_000
-PIECES = 10
+from benchmarks.lakes import Workshop
+from benchmarks.report import Cell, Findings, at_most, table
+
+QUESTION = "How long does a merge of rows without Spark take, and how much memory, beside deltalake?"
+
+ROWS: Final = 5_000_000
+SOURCE_SHARE: Final = 0.1
+PIECES: Final = 10
+ROUNDS: Final = 3
+TIMES_MOST: Final = 2.0
+PEAK_MOST_MIB: Final = 1024
+OURS: Final = "Penstock"
+THEIRS: Final = "deltalake"
+
+
+class Took(NamedTuple):
+    """What one merge took."""
+
+    changed: int
+    s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def ask(workshop: Workshop) -> Findings:
+    rows, rounds = workshop.size(ROWS, 2000), workshop.size(ROUNDS, 1)
+    count = int(rows * SOURCE_SHARE)
+    context = multiprocessing.get_context("spawn")
+    times: dict[str, list[Took]] = {OURS: [], THEIRS: []}
+    for number in range(rounds):
+        with workshop.place() as place:
+            filling = context.Process(target=fill, args=(place, rows))
+            filling.start()
+            filling.join()
+            assert filling.exitcode == 0
+            order = [OURS, THEIRS] if number % 2 == 0 else [THEIRS, OURS]
+            for engine in order:
+                results: Any = context.SimpleQueue()
+                process = context.Process(target=run, args=(engine, place, rows, count, results))
+                process.start()
+                process.join()
+                assert process.exitcode == 0
+                times[engine].append(Took(*results.get()))
+    assert {took.changed for each in times.values() for took in each} == {count}
+    ours, theirs = times[OURS], times[THEIRS]
+    peak = median(one.peak_mib for one in ours)
+    pairs = list(zip(ours, theirs, strict=True))
+    return Findings(
+        tables=(
+            table(
+                f"A merge of {count:,} rows into {rows:,}, half of which are new",
+                ("engine", "s", "CPU s", "peak MiB"),
+                [_row(engine, took) for engine, took in times.items()],
+                f"Medians of rounds in turns, each with tables of its own, of {PIECES} files, in a process "
+                "of its own. Rows that change lie in all files.",
+            ),
+        ),
+        goals=(
+            at_most("a merge, of deltalake's time", median(a.s / b.s for a, b in pairs), TIMES_MOST),
+            at_most(
+                "CPU of a merge, of deltalake's", median(a.cpu_s / b.cpu_s for a, b in pairs), TIMES_MOST
+            ),
+            at_most("memory of a merge", peak, PEAK_MOST_MIB, "MiB"),
+        ),
+    )
+
+
+def _row(engine: str, took: Sequence[Took]) -> list[Cell]:
+    return [engine, *(median(one[at] for one in took) for at in range(1, len(Took._fields)))]
 
 
 def make_rows(first: int, count: int) -> pa.Table:
-    numbers = range(first, first + count)
+    numbers = pa.array(range(first, first + count), pa.int64())
+    remainder = pc.subtract(numbers, pc.multiply(pc.divide(numbers, 100_000), 100_000))
     return pa.table(
         {
-            "id": pa.array(numbers, pa.int64()),
-            "amount": pa.array([number % 1000 / 7 for number in numbers], pa.float64()),
-            "name": pa.array([f"name {number % 100_000}" for number in numbers]),
+            "id": numbers,
+            "amount": pc.divide(pc.cast(remainder, pa.float64()), 7.0),
+            "name": pc.binary_join_element_wise("name", pc.cast(remainder, pa.string()), " "),
         }
     )
 
@@ -38,32 +103,6 @@ def make_source(rows: int, count: int) -> pa.Table:
     new = pa.array(range(rows, rows + count - count // 2), pa.int64())
     ids = pa.concat_arrays([old, new])
     return pa.table({"id": ids, "amount": pa.repeat(1.5, count), "name": pa.repeat("merged", count)})
-
-
-def merge_with_penstock(place: str, source: pa.Table) -> int:
-    import penstock
-
-    with penstock.open(place) as lake:
-        merge = lake.table("t").merge(source, on=["id"])
-        changed = merge.when_matched_update_all().when_not_matched_insert_all().commit()
-    return (changed.updated or 0) + (changed.inserted or 0)
-
-
-def merge_with_deltalake(place: str, source: pa.Table) -> int:
-    import deltalake
-
-    merge = deltalake.DeltaTable(place).merge(source, "t.id = s.id", source_alias="s", target_alias="t")
-    done = merge.when_matched_update_all().when_not_matched_insert_all().execute()
-    return int(done["num_target_rows_updated"]) + int(done["num_target_rows_inserted"])
-
-
-def run(engine: str, place: str, rows: int, count: int, results: Any) -> None:
-    source = make_source(rows, count)
-    began, busy = time.perf_counter(), time.process_time()
-    changed = (merge_with_penstock if engine == "penstock" else merge_with_deltalake)(place, source)
-    seconds, busy = time.perf_counter() - began, time.process_time() - busy
-    memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    results.put((engine, changed, seconds, busy, memory_mib))
 
 
 def fill(place: Path, rows: int) -> None:
@@ -78,22 +117,29 @@ def fill(place: Path, rows: int) -> None:
             deltalake.write_deltalake(str(place / "plain"), part, mode="append")
 
 
-def main(rows: int = ROWS, count: int = SOURCE_ROWS) -> None:
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        filling = context.Process(target=fill, args=(place, rows))
-        filling.start()
-        filling.join()
-        for engine, where in (("penstock", "lake"), ("deltalake", "plain")):
-            results: Any = context.Queue()
-            process = context.Process(target=run, args=(engine, str(place / where), rows, count, results))
-            process.start()
-            name, changed, seconds, busy, memory_mib = results.get()
-            process.join()
-            took = f"{seconds:.1f} s, {busy:.1f} s of the processor"
-            print(f"{name:10} {changed:,} rows changed in {took}, at most {memory_mib:,.0f} MiB")
+def run(engine: str, place: Path, rows: int, count: int, results: Any) -> None:
+    source = make_source(rows, count)
+    start, busy = time.perf_counter(), time.process_time()
+    changed = merge_with_penstock(place, source) if engine == OURS else merge_with_deltalake(place, source)
+    took = time.perf_counter() - start, time.process_time() - busy
+    # That of this process alone: getrusage begins with the size of the one that started it.
+    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    results.put((changed, *took, 0.0 if peak is None else int(peak[1]) / 1024))
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+def merge_with_penstock(place: Path, source: pa.Table) -> int:
+    import penstock
+
+    with penstock.open(place / "lake") as lake:
+        merge = lake.table("t").merge(source, on=["id"])
+        changed = merge.when_matched_update_all().when_not_matched_insert_all().commit()
+    return (changed.updated or 0) + (changed.inserted or 0)
+
+
+def merge_with_deltalake(place: Path, source: pa.Table) -> int:
+    import deltalake
+
+    there = deltalake.DeltaTable(str(place / "plain"))
+    merge = there.merge(source, "t.id = s.id", source_alias="s", target_alias="t")
+    done = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    return int(done["num_target_rows_updated"]) + int(done["num_target_rows_inserted"])

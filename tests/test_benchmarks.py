@@ -16,7 +16,16 @@ pytestmark = pytest.mark.verify  # each benchmark runs, and that takes minutes
 
 MACHINE = {"date", "cores", "python", "sqlite", "system", "sync_ms", "others_busy_percent"}
 
-OF_SPARK = {"committer", "erase", "row_changes", "spark", "spark_sql", "table_features", "transactions"}
+OF_SPARK = {
+    "committer",
+    "compaction",
+    "erase",
+    "row_changes",
+    "spark",
+    "spark_sql",
+    "table_features",
+    "transactions",
+}
 """Those that start a Spark as they need it. A process has one only, and here it is the tests'."""
 
 
