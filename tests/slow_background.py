@@ -37,7 +37,7 @@ def pytest_configure() -> None:
     _change(BackgroundPublisher, BackgroundPublisher._catch_up, _catch_up_late)
     _change(BackgroundPublisher, BackgroundPublisher.finish, _wait_by_event)
     _change(BackgroundPublisher, BackgroundPublisher.await_catch_up, _wait_by_event)
-    _change(CheckpointMaintenance, CheckpointMaintenance._maintain, _maintain_late)
+    _change(CheckpointMaintenance, CheckpointMaintenance._maintain_table, _maintain_late)
 
 
 def _change(owner: type, real: Callable[..., Any], changed: Callable[..., Any]) -> None:

@@ -134,7 +134,7 @@ def test_a_query_that_fails_is_a_failed_check(dev: Lake, monkeypatch: pytest.Mon
     def fails(*_: Any) -> None:
         raise OverflowError("too much")
 
-    monkeypatch.setattr("penstock.lake.audits.audited_branch.ask", fails)
+    monkeypatch.setattr("penstock.lake.audits.audited_branch.run_audit_query", fails)
     checks: dict[str, Audit] = {"one": POSITIVE, "two": lambda _: "no"}
     with pytest.raises(ChecksFailed) as failed:
         dev.publish("dev", checks=checks)

@@ -672,14 +672,14 @@ class AliveWords:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most_alive = 0
         read = WeakSet[delta_needed._LogNeeds]()
-        settle = delta_needed._LogNeeds.settle
+        settle = delta_needed._LogNeeds.read_needs
 
         def settle_counted(word: delta_needed._LogNeeds) -> str:
             read.add(word)
             self.most_alive = max(self.most_alive, len(read))
             return settle(word)
 
-        monkeypatch.setattr(delta_needed._LogNeeds, "settle", settle_counted)
+        monkeypatch.setattr(delta_needed._LogNeeds, "read_needs", settle_counted)
 
 
 def test_a_list_of_files_among_which_nothing_changed_is_stored_once(

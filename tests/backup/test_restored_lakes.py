@@ -157,7 +157,7 @@ def test_a_restore_that_was_killed_makes_no_second_owner_when_it_goes_on(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.kernel.copy._Copy._copy_objects", die)
+        patched.setattr("penstock.kernel.copy._LakeCopy._copy_objects", die)
         with pytest.raises(Killed):
             restore_backup(backup, killed, own=True)
     assert restore_backup(backup, later).owns_tables
@@ -197,7 +197,7 @@ def test_a_lake_is_found_though_who_moved_it_died_before_an_answer(
     def die(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr("penstock.kernel.copy._Copy._make_result", die)
+    monkeypatch.setattr("penstock.kernel.copy._LakeCopy._make_result", die)
     with pytest.raises(Killed):
         penstock.move(place, tmp_path / "moved")
     assert is_found_where_it_moved(place, backup, tmp_path / "moved")
@@ -233,7 +233,7 @@ def test_the_note_of_a_move_is_needed_to_give_the_lake_away(
         forks.write_text("no folder can be made here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.kernel.copy._Copy._copy_objects", remove_note)
+        patched.setattr("penstock.kernel.copy._LakeCopy._copy_objects", remove_note)
         with pytest.raises(PenstockError, match="'penstock move SOURCE --cancel' cancels it"):
             penstock.move(place, tmp_path / "moved")
     assert read_description_at(place).sealed is not None
@@ -257,7 +257,7 @@ def test_a_lake_that_got_its_first_table_while_it_moved_is_noted(
         backup_lake(place, tmp_path / "nightly.backup")
         seal(self)
 
-    monkeypatch.setattr("penstock.kernel.copy._Copy._seal_source", create_table)
+    monkeypatch.setattr("penstock.kernel.copy._LakeCopy._seal_source", create_table)
     penstock.move(place, tmp_path / "moved")
     assert is_found_where_it_moved(place, tmp_path / "nightly.backup", tmp_path / "moved")
 
@@ -271,8 +271,8 @@ def test_a_move_that_was_refused_leaves_the_note_of_a_copy_under_way_as_it_is(
 
     def move_first(self: _LakeCopy) -> Any:
         with monkeypatch.context() as patched:
-            patched.setattr("penstock.kernel.copy._Copy._begin_target", begin)
-            patched.setattr("penstock.kernel.copy._Copy._seal_source", die)
+            patched.setattr("penstock.kernel.copy._LakeCopy._begin_target", begin)
+            patched.setattr("penstock.kernel.copy._LakeCopy._seal_source", die)
             with pytest.raises(Killed):
                 penstock.move(place, target)
         seen.extend(note.read_bytes() for note in (pool_of(place) / "forks").iterdir())
@@ -281,7 +281,7 @@ def test_a_move_that_was_refused_leaves_the_note_of_a_copy_under_way_as_it_is(
     def die(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr("penstock.kernel.copy._Copy._begin_target", move_first)
+    monkeypatch.setattr("penstock.kernel.copy._LakeCopy._begin_target", move_first)
     with pytest.raises(InvalidRequest, match="holds part of a move"):
         penstock.copy(place, target)
     (note,) = seen

@@ -195,7 +195,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "it is noted": (EraseRun, "_note_begun"),
     "it is committed that it is dropped": (DroppedErasure, "commit_first_version"),
     "the horizon is set": (EraseRun, "_set_horizon"),
-    "files are swept": (None, "sweep"),
+    "files are swept": (None, "sweep_unneeded_files"),
     "the database is scrubbed": (SqliteStore, "scrub"),
 }
 
@@ -306,7 +306,7 @@ def test_what_a_process_could_not_publish_does_not_come_back_after_an_erase(
         if is_read:
             storage.setattr(Place, "create_all", refuse_commits)
         else:
-            storage.setattr(Publisher, "_publish", away)
+            storage.setattr(Publisher, "_publish_in_turn", away)
         if is_new:
             delta(lake)
         lake.table("t").append(people())

@@ -123,7 +123,7 @@ def test_a_checkpoint_that_is_under_way_is_waited_for(
     lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "INTERVAL_DEFAULT", 1)
-    stop_at(gate, monkeypatch, CheckpointMaintenance, "_maintain")
+    stop_at(gate, monkeypatch, CheckpointMaintenance, "_maintain_table")
     location = add_delta(lake)
     wait_for(lake, gate)
     assert [one.name for one in location.rglob("*.checkpoint.parquet")]
@@ -207,8 +207,8 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
 
 
 CLOSED = [
-    (Publisher, "_publish", add_delta),
-    (CheckpointMaintenance, "_maintain", add_delta),
+    (Publisher, "_publish_in_turn", add_delta),
+    (CheckpointMaintenance, "_maintain_table", add_delta),
     (RefFiles, "update_files", add_lance),
 ]
 

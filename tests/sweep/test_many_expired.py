@@ -237,7 +237,7 @@ def test_a_lake_whose_row_is_too_large_already_can_be_used_and_made_smaller(
         return after
 
     with monkeypatch.context() as older:
-        older.setattr("penstock.lake.handlers.description.with_room", anything)
+        older.setattr("penstock.lake.handlers.description.check_description_size", anything)
         with penstock.open(store) as lake:
             put_settings(lake, 100)
     assert row_bytes(store) > 1_600_000

@@ -16,7 +16,7 @@ from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.net_change import NetStep
-from penstock.formats.delta.branch_log.read_check import _changed_files
+from penstock.formats.delta.branch_log.read_check import _find_changed_files
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove
@@ -265,5 +265,5 @@ def test_a_file_that_is_told_anew_is_not_one_that_came() -> None:
 
     calm = [msgspec.structs.replace(one, data_change=False) for one in (remove("a"), add("b"))]
     steps = [step(1, add("a")), step(2, *calm), step(3, add("c")), step(4, remove("c")), step(5, remove("b"))]
-    found = {each.version: [one.path for one in files] for each, files in _changed_files(steps)}
+    found = {each.version: [one.path for one in files] for each, files in _find_changed_files(steps)}
     assert found == {1: ["a"], 2: [], 3: [], 4: [], 5: ["b"]}

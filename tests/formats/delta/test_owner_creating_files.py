@@ -175,7 +175,7 @@ def test_of_two_who_give_one_id_at_once_the_files_of_one_are_the_tables(tmp_path
 
     class Meeting(Handover):
         @contextmanager
-        def _new_id(self, new: NewTable, branch: str, asked: TableRequest) -> Iterator[NewTableId]:
+        def _choose_new_id(self, new: NewTable, branch: str, asked: TableRequest) -> Iterator[NewTableId]:
             """The id of both, as if it were not reserved for one of them."""
             assert (new.id, branch, asked.key) == (identity, "main", None)
             both.wait(30)

@@ -138,7 +138,7 @@ def get_table_status(rights: CallerRights, call: GetTableStatus) -> tuple[TableS
     if call.key is not None or keys.are_all:
         return rights.do(call)
     return tuple(
-        take_first(_read_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit)
+        take_first(_read_statuses(rights, _select_managed_tables(rights, at, keys, call.after)), call.limit)
     )
 
 
@@ -148,7 +148,7 @@ def _read_statuses(rights: CallerRights, keys: Iterable[Key]) -> Iterator[TableS
             yield from rights.do(GetTableStatus(key=key))
 
 
-def _managed_tables(
+def _select_managed_tables(
     rights: CallerRights, at: str | None, keys: GrantedKeys, after: Key | None
 ) -> Iterator[Key]:
     """The managed Delta tables among some keys, in order."""

@@ -140,7 +140,7 @@ class DeltaFormat(Format):
 
     def _check_owner(self, table: Table, line: BranchLog) -> None:
         """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
-        owner = _owner_named(table, line)
+        owner = _read_named_owner(table, line)
         if not self._owner.owns(owner):
             raise NotManaged(
                 f"'{table.key}' names {owner} as its owner, so this lake only reads it\n"
@@ -260,12 +260,12 @@ class DeltaFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> AppliedChange:
         # What the lake did not own is no past that an owned table could share.
-        sides = base if isinstance(base, DeltaTable) and base.state else None, _managed_content(source)
-        merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+        sides = base if isinstance(base, DeltaTable) and base.state else None, _require_managed(source)
+        merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._check_may_extend)
         return self._require_droppable(table, merged)
 
     def check_read(self, table: Table, content_at_read: AnyContent, parts: Sequence[str] | None) -> None:
-        before, now = _managed_content(content_at_read), _managed_content(table.content)
+        before, now = _require_managed(content_at_read), _require_managed(table.content)
         if before is None or now is None:
             raise FormatRefused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
@@ -277,21 +277,25 @@ class DeltaFormat(Format):
 
     def restore(self, table: Table, wanted_content: AnyContent | None) -> AppliedChange:
         restored = merge_rules.restore(
-            table, self.commits, _managed_content(wanted_content), self._now_ms(), self._extend
+            table, self.commits, _require_managed(wanted_content), self._now_ms(), self._check_may_extend
         )
         return self._require_droppable(table, restored)
 
     def restore_version(self, table: Table, version: int) -> AppliedChange:
-        return merge_rules.restore_version(table, self.commits, version, self._now_ms(), self._extend)
+        return merge_rules.restore_version(
+            table, self.commits, version, self._now_ms(), self._check_may_extend
+        )
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return change_summary.summarize_change(table, self.commits, _as_managed(before), _as_managed(after))
+        return change_summary.summarize_change(
+            table, self.commits, _to_managed_table(before), _to_managed_table(after)
+        )
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         assert isinstance(after, DeltaTable)
-        return change_summary.missing_files(table, self.commits, _as_managed(before), after)
+        return change_summary.missing_files(table, self.commits, _to_managed_table(before), after)
 
     def revert(
         self,
@@ -300,11 +304,13 @@ class DeltaFormat(Format):
         previous: AnyContent | None,
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        states = _managed_content(committed), _managed_content(previous)
-        reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
+        states = _require_managed(committed), _require_managed(previous)
+        reverted = merge_rules.revert(
+            table, self.commits, *states, since, self._now_ms(), self._check_may_extend
+        )
         return None if reverted is None else self._require_droppable(table, reverted)
 
-    def _extend(self, table: Table, content: DeltaTable, line: BranchLog) -> BranchLog:
+    def _check_may_extend(self, table: Table, content: DeltaTable, line: BranchLog) -> BranchLog:
         """A line that a merge is about to extend, if that is this lake's to do."""
         self._check_owner(table, line)
         self._require_in_sync(table, content)
@@ -331,7 +337,7 @@ class DeltaFormat(Format):
         if not table.may_read:
             raise PrepareAgain
         line = line_of(content)
-        if line.phase is OwnershipPhase.OWNED and self._owner.owns(_owner_named(table, line)):
+        if line.phase is OwnershipPhase.OWNED and self._owner.owns(_read_named_owner(table, line)):
             try:
                 check.require_in_sync(table.key, content, is_default=True)
             except OutOfSync:
@@ -348,7 +354,7 @@ class DeltaFormat(Format):
         # Elsewhere nobody is told how it ends, and nothing but the key goes.
         if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
             line = line_of(table.content)
-            if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_owner_named(table, line)):
+            if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_read_named_owner(table, line)):
                 raise FormatRefused("is being adopted; check the outcome first: penstock delta status")
             if line.phase is OwnershipPhase.RELEASED:
                 raise FormatRefused(
@@ -419,7 +425,7 @@ def check_phase(line: BranchLog) -> None:
         raise FormatRefused("is being adopted, and the outcome is not known yet: try again")
 
 
-def _owner_named(table: Table, line: BranchLog) -> TableOwner | None:
+def _read_named_owner(table: Table, line: BranchLog) -> TableOwner | None:
     about = read_declared(table, line.declared)
     return owner_of(about.protocol, about.metadata, str(table.key))
 
@@ -441,7 +447,7 @@ def _replaced_table_refusal() -> FormatRefused:
     return FormatRefused("is another table now: it was dropped or created again")
 
 
-def _managed_content(content: AnyContent | None) -> DeltaTable | None:
+def _require_managed(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
     raise FormatRefused(
@@ -450,7 +456,7 @@ def _managed_content(content: AnyContent | None) -> DeltaTable | None:
     )
 
 
-def _as_managed(content: AnyContent | None) -> DeltaTable | None:
+def _to_managed_table(content: AnyContent | None) -> DeltaTable | None:
     """The content if it is a managed Delta table, else ``None``."""
     return content if isinstance(content, DeltaTable) and content.state else None
 

@@ -38,7 +38,7 @@ class ActiveFiles:
 
     def __init__(self, snapshot: Callable[[DeltaTable, Read], LogSnapshot], versions: Versions) -> None:
         self._snapshot, self._versions = snapshot, versions
-        self._indexes: OrderedDict[tuple[UUID | None, bytes], _Index] = OrderedDict()
+        self._indexes: OrderedDict[tuple[UUID | None, bytes], _ActiveFileIndex] = OrderedDict()
         self._asked: dict[tuple[UUID | None, bytes], None] = {}
         """Lines that somebody has asked about: an index costs more than one look through the table, and pays
         from the second one on."""
@@ -59,24 +59,26 @@ class ActiveFiles:
             return self._snapshot(content, read).live
         if index is None or not self._is_extended_to(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
-            index = _Index(BranchLogTip.of(line), self._snapshot(content, read))
+            index = _ActiveFileIndex(BranchLogTip.of(line), self._snapshot(content, read))
         with self._lock:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
             self._limit_indexes()
         return self._make_lookup(index, content, line.latest, read)
 
-    def _make_lookup(self, index: _Index, content: DeltaTable, version: int, read: Read) -> Lookup:
+    def _make_lookup(self, index: _ActiveFileIndex, content: DeltaTable, version: int, read: Read) -> Lookup:
         def look(paths: Collection[str]) -> Mapping[str, str | None]:
-            live_files = index.find(paths, version)
+            live_files = index.find_files(paths, version)
             return self._snapshot(content, read).live(paths) if live_files is None else live_files
 
         return look
 
-    def _is_extended_to(self, index: _Index, content: DeltaTable, line: BranchLog, read: Read) -> bool:
+    def _is_extended_to(
+        self, index: _ActiveFileIndex, content: DeltaTable, line: BranchLog, read: Read
+    ) -> bool:
         """Whether an index answers for the end of a line, if need be after what came since."""
         with index.lock:
-            if index.knows(line):
+            if index.knows_line_end(line):
                 return True
             if not index.tip.is_on(line, read):
                 return False
@@ -85,7 +87,7 @@ class ActiveFiles:
             except VersionNotFound:
                 return False  # the log was cleaned up in between, behind a checkpoint
             for version, actions in since:
-                index.take(version, actions)
+                index.apply_version(version, actions)
             index.tip = BranchLogTip.of(line)
             return True
 
@@ -96,7 +98,7 @@ class ActiveFiles:
             self._indexes.popitem(last=False)
 
 
-class _Change(NamedTuple):
+class _FileStateChange(NamedTuple):
     version: int
     before: dict[bytes, str | None]
     """What each path that it changed was."""
@@ -106,7 +108,7 @@ _WHOLE: Final = ""
 """Stands for a file without a deletion vector, ``None`` for no file: identities of vectors are not empty."""
 
 
-class _Index:
+class _ActiveFileIndex:
     """The files of a line at a version, and what the last commits before it changed."""
 
     def __init__(self, tip: BranchLogTip, snapshot: LogSnapshot) -> None:
@@ -114,45 +116,45 @@ class _Index:
         self.tip = tip
         self._whole: set[bytes] = set()
         self._vectors: dict[bytes, str] = {}
-        self._changes: deque[_Change] = deque(maxlen=VERSIONS_MAX)
+        self._changes: deque[_FileStateChange] = deque(maxlen=VERSIONS_MAX)
         for path, vector in snapshot.file_keys():
-            self._set(_digest(path), vector or _WHOLE)
+            self._set_state(_hash_path(path), vector or _WHOLE)
 
     def __len__(self) -> int:
         return len(self._whole) + len(self._vectors)
 
     @property
-    def oldest(self) -> int:
+    def oldest_version(self) -> int:
         """The first version that it can answer for."""
         return self._changes[0].version - 1 if self._changes else self.tip.version
 
-    def knows(self, line: BranchLog) -> bool:
+    def knows_line_end(self, line: BranchLog) -> bool:
         """Whether it can answer for the end of a line as it is: somebody may have gone further."""
         both_default = not self.tip.uuid and line.tail is None
         return self.tip == BranchLogTip.of(line) or (
-            both_default and self.oldest <= line.latest <= self.tip.version
+            both_default and self.oldest_version <= line.latest <= self.tip.version
         )
 
-    def take(self, version: int, actions: Collection[Action]) -> None:
+    def apply_version(self, version: int, actions: Collection[Action]) -> None:
         """Move on by one version. Its removes come first: it may replace a file's deletion vector."""
         before: dict[bytes, str | None] = {}
         for kind in (Remove, Add):
             for action in actions:
                 if isinstance(action, kind):
-                    path = _digest(action.key.path)
-                    before.setdefault(path, self._get(path))
-                    self._set(path, action.key.vector or _WHOLE if isinstance(action, Add) else None)
-        self._changes.append(_Change(version, before))
+                    path = _hash_path(action.key.path)
+                    before.setdefault(path, self._get_state(path))
+                    self._set_state(path, action.key.vector or _WHOLE if isinstance(action, Add) else None)
+        self._changes.append(_FileStateChange(version, before))
 
-    def find(self, paths: Collection[str], version: int) -> dict[str, str | None] | None:
+    def find_files(self, paths: Collection[str], version: int) -> dict[str, str | None] | None:
         """Those of some paths that were files of a version; ``None`` if that lies too far back."""
         with self.lock:
-            if version < self.oldest:
+            if version < self.oldest_version:
                 return None
             newer = [change.before for change in self._changes if change.version > version]
             live_files: dict[str, str | None] = {}
             for path in paths:
-                vector = self._find_vector(_digest(path), newer)
+                vector = self._find_vector(_hash_path(path), newer)
                 if vector is not None:
                     live_files[path] = vector or None
             return live_files
@@ -161,12 +163,12 @@ class _Index:
         for before in newer:
             if path in before:
                 return before[path]
-        return self._get(path)
+        return self._get_state(path)
 
-    def _get(self, path: bytes) -> str | None:
+    def _get_state(self, path: bytes) -> str | None:
         return _WHOLE if path in self._whole else self._vectors.get(path)
 
-    def _set(self, path: bytes, known: str | None) -> None:
+    def _set_state(self, path: bytes, known: str | None) -> None:
         if known == _WHOLE:
             self._whole.add(path)
         else:
@@ -177,5 +179,5 @@ class _Index:
             self._vectors.pop(path, None)
 
 
-def _digest(path: str) -> bytes:
+def _hash_path(path: str) -> bytes:
     return blake2b(path.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -44,18 +44,19 @@ def file_changes(
 ) -> FileChanges:
     """What leads from one state to another. Raises what reading their logs does."""
     if before is None or after is None or before.id != after.id:
-        added, removed = (_all_files(table, commits, content) for content in (after, before))
+        added, removed = (_list_all_files(table, commits, content) for content in (after, before))
         return FileChanges(added, {**removed})
     old_line, becomes = line_of(before), line_of(after)
     if BranchLogTip.of(old_line).is_on(becomes, table.read):
         return _net_file_changes(table, commits, after, old_line)
     old, new = (commits.snapshot(content, table.read) for content in (before, after))
     return FileChanges(
-        {add.key: add for add in _only_in(new, old)}, {add.key: add for add in _only_in(old, new)}
+        {add.key: add for add in _list_files_only_in(new, old)},
+        {add.key: add for add in _list_files_only_in(old, new)},
     )
 
 
-def _all_files(table: Table, commits: Commits, content: DeltaTable | None) -> dict[FileKey, Add]:
+def _list_all_files(table: Table, commits: Commits, content: DeltaTable | None) -> dict[FileKey, Add]:
     if content is None:
         return {}
     return {add.key: add for add in commits.snapshot(content, table.read).files()}
@@ -71,7 +72,7 @@ def _net_file_changes(table: Table, commits: Commits, after: DeltaTable, old_lin
     )
 
 
-def _only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
+def _list_files_only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     digests = {key.digest for key in other.file_keys()}
     return (add for add in snapshot.files() if add.key.digest not in digests)
 
@@ -86,13 +87,13 @@ def summarize_change(
     )
     try:
         added, removed = file_changes(table, commits, before, after)
-        removed = _with_statistics(table, commits, before, removed)
+        removed = _add_statistics(table, commits, before, removed)
     except (PenstockError, PrepareAgain):
         return versions
     come = {key.path: add for key, add in added.items()}
     gone = {key.path: add for key, add in removed.items()}
     stay = come.keys() & gone.keys()
-    rows_added, rows_removed = _counted_rows(come, gone, stay)
+    rows_added, rows_removed = _count_changed_rows(come, gone, stay)
     return msgspec.structs.replace(
         versions,
         files_added=len(come.keys() - stay),
@@ -105,7 +106,7 @@ def summarize_change(
     )
 
 
-def _counted_rows(
+def _count_changed_rows(
     come: dict[str, Add], gone: dict[str, Add | Remove], stay: Collection[str]
 ) -> tuple[int | None, int | None]:
     """How many rows come and go. A file that stays has more or fewer deleted rows than before."""
@@ -150,7 +151,7 @@ def _sum_if_known(numbers: Iterable[int | None]) -> int | None:
     return total
 
 
-def _with_statistics(
+def _add_statistics(
     table: Table, commits: Commits, before: DeltaTable | None, removed: dict[FileKey, Add | Remove]
 ) -> dict[FileKey, Add | Remove]:
     """Removed files as they were added: to remove one says nothing about its rows."""
@@ -183,7 +184,7 @@ def missing_files(
     """Of the files that one state has and another has not, those that are gone."""
     names: dict[str, None] = {}
     for add in file_changes(table, commits, before, after).added.values():
-        names |= dict.fromkeys(_files_of(add))
+        names |= dict.fromkeys(_list_file_names(add))
     metadata = read_declared(table, line_of(after).declared).metadata
     place = table_place(commits.places, after.location, metadata.configuration)
     inside: list[str] = []
@@ -193,7 +194,7 @@ def missing_files(
     return place.missing(inside)
 
 
-def _files_of(add: Add) -> Iterator[str]:
+def _list_file_names(add: Add) -> Iterator[str]:
     yield decode_path(add.path)
     vector: DeletionVector | None = add.deletion_vector
     if vector is None:

@@ -62,7 +62,7 @@ class Commits:
 
     def __init__(self, places: Places, memory_max_bytes: int = MEMORY_MAX_BYTES) -> None:
         self.places = places
-        self._memory = _Memory(memory_max_bytes)
+        self._memory = _CommitCache(memory_max_bytes)
         self._snapshots = DeltaSnapshotCache(places, self.tail)
         self._live = ActiveFiles(self.snapshot, self._read_versions)
 
@@ -95,7 +95,7 @@ class Commits:
         """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
         cached = self._get_cached(table, location, version, entry)
         if cached.actions is None:
-            cached.actions = _parse(location, version, entry, cached.data)
+            cached.actions = _parse_actions(location, version, entry, cached.data)
         return cached.actions
 
     def info(
@@ -187,7 +187,7 @@ class Commits:
         if entry is None:
             return self._read_published(location, version)
         if held is not None and held.head is not None:
-            body = self._read(location, version, (entry.body,), entry.size - len(held.head))
+            body = self._read_first_existing(location, version, (entry.body,), entry.size - len(held.head))
             if not is_named_after(version, entry, held.head, body):
                 raise InvalidLog(
                     f"{entry.body} of the table {location} differs from the ratified commit of version "
@@ -198,7 +198,7 @@ class Commits:
                 )
             return held.head + body
         names = (entry.name(version),) if entry.line else (entry.name(version), str(CommitName(version)))
-        return self._read(location, version, names, entry.size)
+        return self._read_first_existing(location, version, names, entry.size)
 
     def _read_published(self, location: str, version: int) -> bytes:
         (data,) = self.places.open_place(location).read([str(CommitName(version))])
@@ -210,7 +210,9 @@ class Commits:
             )
         return data
 
-    def _read(self, location: str, version: int, names: Sequence[str], size: int | None = None) -> bytes:
+    def _read_first_existing(
+        self, location: str, version: int, names: Sequence[str], size: int | None = None
+    ) -> bytes:
         """The first of some files that exists."""
         place = self.places.open_place(location)
         for name in names:
@@ -251,7 +253,7 @@ _Key: TypeAlias = tuple[UUID | str, int, bytes, bytes]
 published one the table counts and not its location, where there may be another table by now."""
 
 
-class _Memory:
+class _CommitCache:
     """What was used last, up to so many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -306,7 +308,9 @@ def _list_versions(line: BranchLog, after: int, read: Read) -> Iterator[tuple[in
     yield from line.since(after, read)
 
 
-def _parse(location: str, version: int, entry: BranchLogEntry | None, data: bytes) -> tuple[Action, ...]:
+def _parse_actions(
+    location: str, version: int, entry: BranchLogEntry | None, data: bytes
+) -> tuple[Action, ...]:
     try:
         return tuple(line.action for line in parse_commit(data))
     except MalformedAction as problem:

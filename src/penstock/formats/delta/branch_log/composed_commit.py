@@ -226,7 +226,7 @@ def operation_metrics(operation: str | None, actions: Iterable[Action]) -> dict[
     added_bytes = sum(add.size for add in adds)
     if operation in WRITES and not removes:
         rows = {} if added_rows is None else {"numOutputRows": added_rows}
-        return _as_text({"numFiles": len(adds), "numOutputBytes": added_bytes, **rows})
+        return _write_figures({"numFiles": len(adds), "numOutputBytes": added_bytes, **rows})
     figures = {
         "numAddedFiles": len(adds),
         "numRemovedFiles": len(removes),
@@ -239,7 +239,7 @@ def operation_metrics(operation: str | None, actions: Iterable[Action]) -> dict[
         figures["numDeletedRows"] = removed_rows - added_rows
     if operation == "MERGE":
         figures = {MERGE_NAMES[name]: count for name, count in figures.items()}
-    return _as_text(figures)
+    return _write_figures(figures)
 
 
 def _count_rows(files: Iterable[Add | Remove]) -> int | None:
@@ -256,5 +256,5 @@ def _count_rows(files: Iterable[Add | Remove]) -> int | None:
     return count
 
 
-def _as_text(figures: dict[str, int]) -> dict[str, str]:
+def _write_figures(figures: dict[str, int]) -> dict[str, str]:
     return {name: str(count) for name, count in figures.items()}

@@ -46,9 +46,9 @@ def shifts_between(
     were = live_at_parting(sorted(unclear)) if unclear else {}
     shifts: dict[str, FileTransition] = {}
     for path in paths:
-        parted: File | None = _first_removal(path, theirs, mine)
+        parted: File | None = _make_first_removal(path, theirs, mine)
         if path in unclear and path in were:
-            parted = _first_action(path, theirs, mine)  # it was only added once more
+            parted = _make_first_action(path, theirs, mine)  # it was only added once more
         before = theirs[path].last if path in theirs else parted
         after = mine[path].last if path in mine else parted
         if key_of(before) != key_of(after):
@@ -119,11 +119,11 @@ def _is_unclear(path: str, *sides: Mapping[str, _NamedFile]) -> bool:
     return all(side[path].is_unclear for side in sides if path in side)
 
 
-def _first_removal(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
+def _make_first_removal(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
     """A file where two lines parted, by what the first commit says that removed it."""
     firsts = (side[path].first for side in sides if path in side)
     return next((first for first in firsts if isinstance(first, Remove)), None)
 
 
-def _first_action(path: str, *sides: Mapping[str, _NamedFile]) -> File:
+def _make_first_action(path: str, *sides: Mapping[str, _NamedFile]) -> File:
     return next(side[path].first for side in sides if path in side)

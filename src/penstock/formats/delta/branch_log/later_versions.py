@@ -136,13 +136,13 @@ class LaterVersions:
         """The versions that came after the change and did more than to append: on this branch's line, and on
         branches on which it was."""
         since = self.landed_at[1], line_of(self._target).latest
-        return self._with_branches(steps_but_appends(self._table, self._commits, self._target, *since))
+        return self._add_merged_versions(steps_but_appends(self._table, self._commits, self._target, *since))
 
     @cached_property
     def every(self) -> list[LaterVersion]:
         """The same with those that appended."""
         since = self.landed_at[1], line_of(self._target).latest
-        return self._with_branches(steps(self._table, self._commits, self._target, *since))
+        return self._add_merged_versions(steps(self._table, self._commits, self._target, *since))
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
@@ -185,7 +185,7 @@ class LaterVersions:
         tip = BranchLogTip.of(line_of(content))
         return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
 
-    def _with_branches(self, here: Sequence[NetStep]) -> list[LaterVersion]:
+    def _add_merged_versions(self, here: Sequence[NetStep]) -> list[LaterVersion]:
         """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
         it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read

@@ -146,7 +146,7 @@ def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[NetChange, ...]:
 
 def fold_all(steps: Sequence[NetStep], schema_string: str) -> NetChange:
     """What commits come to as one, whatever that does to a change feed."""
-    return _NetChangeFold(schema_string).all(steps)
+    return _NetChangeFold(schema_string).fold_all_steps(steps)
 
 
 def _has_feed(step: NetStep) -> bool | None:
@@ -175,7 +175,7 @@ def with_terms_of(difference: NetChange, folded: NetChange) -> NetChange:
     return msgspec.structs.replace(net, is_strict=True)
 
 
-class _Replacement(NamedTuple):
+class _ReplacementStep(NamedTuple):
     """A commit that replaced files, and what the commits before it came to."""
 
     files: list[Add | Remove]
@@ -186,14 +186,14 @@ class _Replacement(NamedTuple):
     named: tuple[Replacement, ...]
 
     @property
-    def victims(self) -> list[FileKey]:
+    def replaced_files(self) -> list[FileKey]:
         return [file.key for file in self.files if isinstance(file, Remove)]
 
     def is_undone(self, added: Mapping[FileKey, Add]) -> bool:
         """Whether its files have gone by now, and all those are back that it removed."""
         own = (file.key for file in self.files if isinstance(file, Add))
         is_gone = bool(self.files) and not any(key in added for key in own)
-        return is_gone and all(key in added for key in self.victims)
+        return is_gone and all(key in added for key in self.replaced_files)
 
 
 def _drop_undone_replacements(steps: Sequence[NetStep]) -> list[NetStep]:
@@ -253,13 +253,13 @@ class _NetChangeFold:
         self._feed: list[Cdc] = []
         self._terms = CommitTerms(DeltaReads(), changes_data=False)
         self._is_written_anew = False
-        self._replacements: list[_Replacement] = []
+        self._replacements: list[_ReplacementStep] = []
         self._named: tuple[Replacement, ...] = ()
         self._has_known_terms = True
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
-    def all(self, steps: Sequence[NetStep]) -> NetChange:
+    def fold_all_steps(self, steps: Sequence[NetStep]) -> NetChange:
         for step in _drop_undone_replacements(steps):
             self._add_step(step)
         return NetChange(
@@ -293,18 +293,18 @@ class _NetChangeFold:
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
             files = [action for action in step.actions if isinstance(action, Add | Remove)]
-            self._replacements.append(_Replacement(files, *before))
+            self._replacements.append(_ReplacementStep(files, *before))
         ids = {replacement.id for replacement in self._named}
         self._named += tuple(replacement for replacement in step.replacements if replacement.id not in ids)
         region = self._forget_replaced(step.terms.replaces)
         self._add_commit_terms(step.terms)
         for action in step.actions:
             if isinstance(action, Remove):
-                self._remove(action, region)
+                self._remove_file(action, region)
         for action in step.actions:
             match action:
                 case Add():
-                    self._add(action, step)
+                    self._add_file(action, step)
                 case Cdc():
                     self._feed.append(action)
                 case Remove() | CommitInfo():
@@ -319,21 +319,21 @@ class _NetChangeFold:
         # Where it does not say what it undoes, as earlier releases did not, its files have to tell.
         if info is not None and info.operation == RESTORE and not step.undone and not step.replacements:
             while self._replacements and self._replacements[-1].is_undone(self._added):
-                self._undo(self._replacements.pop(), step.terms)
+                self._undo_replacement(self._replacements.pop(), step.terms)
 
-    def _undo(self, replacement: _Replacement, terms: CommitTerms) -> None:
+    def _undo_replacement(self, replacement: _ReplacementStep, terms: CommitTerms) -> None:
         """Take a replacement back: elsewhere, nothing is to go because of it."""
         self._terms, self._is_written_anew = replacement.terms, replacement.was_written_anew
         self._named = replacement.named
         self._removed = {**replacement.removed, **self._removed}
-        for key in replacement.victims:
+        for key in replacement.replaced_files:
             old_add = replacement.added.get(key)
             self._added[key] = old_add or msgspec.structs.replace(self._added[key], data_change=False)
             if old_add is None:
                 self._returned.add(key)
         self._add_commit_terms(msgspec.structs.replace(terms, replaces=None))
 
-    def _add(self, add: Add, step: NetStep) -> None:
+    def _add_file(self, add: Add, step: NetStep) -> None:
         old_remove, before = self._removed.pop(add.key, None), self._added.get(add.key)
         if old_remove is not None:
             self._is_mixed |= old_remove.data_change != add.data_change
@@ -347,7 +347,7 @@ class _NetChangeFold:
         self._passed.add(add.key.path)
         self._added[add.key] = add
 
-    def _remove(self, remove: Remove, region: PartitionRegion | None) -> None:
+    def _remove_file(self, remove: Remove, region: PartitionRegion | None) -> None:
         is_replaced = region is not None and region.holds(remove.partition_values or {})
         self._passed.add(remove.key.path)
         old_add = self._added.pop(remove.key, None)
@@ -382,13 +382,13 @@ class _NetChangeFold:
                 self._terms, reads=DeltaReads(applications=self._terms.reads.applications)
             )
         self._terms = CommitTerms(
-            reads=_union_reads(self._terms.reads, reads),
-            replaces=_both_replace(self._terms.replaces, terms.replaces),
+            reads=_unite_reads(self._terms.reads, reads),
+            replaces=_intersect_replaced_partitions(self._terms.replaces, terms.replaces),
             changes_data=self._terms.changes_data or terms.changes_data,
         )
 
 
-def _union_reads(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
+def _unite_reads(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
     """What was read by either; more than that where it cannot be told."""
     applications = delta_reads.applications | other.applications
     if delta_reads.nothing or other.nothing:
@@ -410,7 +410,7 @@ def _union_reads(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
     )
 
 
-def _both_replace(
+def _intersect_replaced_partitions(
     one: tuple[PartitionFilter, ...] | None, other: tuple[PartitionFilter, ...] | None
 ) -> tuple[PartitionFilter, ...] | None:
     if one is None or other is None:

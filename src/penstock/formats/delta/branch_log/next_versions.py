@@ -88,10 +88,10 @@ class NextVersionBuilder:
             content = with_line(self._content, self._line)
             prepared = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
         for net in nets:
-            self._ratify(net, prepared)
+            self._ratify_net_change(net, prepared)
         return AppliedChange(with_line(self._content, self._line), self._blobs)
 
-    def _ratify(self, net: NetChange, prepared: PreparedTable) -> None:
+    def _ratify_net_change(self, net: NetChange, prepared: PreparedTable) -> None:
         line, table = self._line, self._table
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:

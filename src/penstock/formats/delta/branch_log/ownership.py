@@ -194,8 +194,8 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     if not refusals:  # else a feature tells more of the same columns
         refusals = (
             *_unsupported_column_refusals(metadata),
-            *_mapping_refusals(metadata),
-            *_iceberg_refusals(metadata),
+            *_find_mapping_refusals(metadata),
+            *_find_iceberg_refusals(metadata),
         )
     _refuse_features(refusals, table)
 
@@ -205,12 +205,12 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     _refuse_features(unwritable(protocol, metadata), table)
 
 
-def _mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
+def _find_mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for reason in mapping_faults(metadata, parse_schema(metadata.schema_string)):
         yield FeatureRefusal("columnMapping", f"cannot be written: {reason}", ENGINE)
 
 
-def _iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
+def _find_iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     version = iceberg_version(metadata.configuration)
     if metadata.configuration.get(UNIFORM, "").strip():
         name = f"'{UNIFORM}'"
@@ -281,7 +281,7 @@ def first_commit(
     The protocol has what the properties and columns enable, and no more that readers would have to know, so
     that as many as possible do. ``InvalidRequest`` for properties that are not the writer's to set.
     """
-    requested_features = _asked_features(new.properties)
+    requested_features = _find_asked_features(new.properties)
     configuration = {
         name: value for name, value in new.properties.items() if not name.startswith(FEATURE_PROPERTY)
     }
@@ -434,12 +434,14 @@ def _with_managed_features(protocol: Protocol) -> Protocol:
     )
 
 
-def _asked_features(properties: Mapping[str, str]) -> frozenset[str]:
+def _find_asked_features(properties: Mapping[str, str]) -> frozenset[str]:
     """The features that properties ask for by name."""
-    _refuse([name for name in properties if name in PROTECTED], "can only be set by the owner of the table")
+    _raise_refusals(
+        [name for name in properties if name in PROTECTED], "can only be set by the owner of the table"
+    )
     return asked_features(properties)
 
 
-def _refuse(names: Sequence[str], why: str) -> None:
+def _raise_refusals(names: Sequence[str], why: str) -> None:
     if names:
         raise InvalidRequest(f"the property '{names[0]}' {why}: leave it out", property=names[0])

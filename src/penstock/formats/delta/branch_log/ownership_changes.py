@@ -78,9 +78,9 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
 def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedChange:
     """The table after such a change. The same one a second time changes nothing."""
     if isinstance(intent, CreateIntent | AdoptIntent):
-        return _begin(table, commits, intent)
+        return _begin_change(table, commits, intent)
     if isinstance(intent, ResyncIntent):
-        return _resync(table, commits, intent)
+        return _resync_table(table, commits, intent)
     content = table.content
     if not isinstance(content, DeltaTable) or not content.state:
         if isinstance(intent, SettleIntent):
@@ -88,7 +88,7 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedCha
         raise FormatRefused("does not exist")
     if isinstance(intent, SettleIntent):
         return _apply_settle(content, intent)
-    return _release(table, commits, content, intent)
+    return _release_table(table, commits, content, intent)
 
 
 def _check_named(
@@ -125,7 +125,7 @@ def _check_unused(commits: Commits, intent: CreateIntent) -> None:
         raise FormatRefused(f"cannot be created: there is already a log at {intent.location}")
 
 
-def _begin(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> AppliedChange:
+def _begin_change(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> AppliedChange:
     if table.content is not None:
         if _is_repeated(table, commits, intent):
             return AppliedChange(table.content)
@@ -172,7 +172,7 @@ def _apply_settle(content: DeltaTable, intent: SettleIntent) -> AppliedChange:
     return AppliedChange(with_line(content, owned))
 
 
-def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
+def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
     if not table.is_default:
         raise FormatRefused("can be resynced on the default branch only")
     content, known_version = table.content, -1
@@ -211,7 +211,9 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChan
     return AppliedChange(with_line(_make_content(intent), line), blobs, encode(short))
 
 
-def _release(table: Table, commits: Commits, content: DeltaTable, intent: ReleaseIntent) -> AppliedChange:
+def _release_table(
+    table: Table, commits: Commits, content: DeltaTable, intent: ReleaseIntent
+) -> AppliedChange:
     line = line_of(content)
     if not table.is_default:
         raise FormatRefused("can be released on the default branch only")
@@ -256,12 +258,12 @@ def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes)
     assert content.id is not None
     noted = ("delta whole", line_id(table, content.id), content.location, data)
     if noted not in table.notes:
-        table.notes[noted] = _read(table, commits, content, data)
+        table.notes[noted] = _read_whole_commit(table, commits, content, data)
     whole: _WholeCommit = table.notes[noted]
     return whole
 
 
-def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
+def _read_whole_commit(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
     assert content.id is not None
     lines = {type(line.action): line for line in parse_commit(data)}
     raw = {kind: line.raw for kind, line in lines.items()}

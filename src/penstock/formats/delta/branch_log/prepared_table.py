@@ -62,7 +62,7 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
     line = line_of(content)
     repeats = line.versions_with_repeats(after, last, table.read)
     return [
-        _cached_step(table, commits, content.location, version, entry, version in repeats)
+        _get_cached_step(table, commits, content.location, version, entry, version in repeats)
         for version, entry in versions(line, after, last, table.read)
     ]
 
@@ -87,7 +87,7 @@ def steps_but_appends(
         if info is not None and info.is_blind_append and not named_in(info) and not undone_in(info):
             appends.add(named)
         else:
-            steps.append(_cached_step(table, commits, location, version, entry, True))
+            steps.append(_get_cached_step(table, commits, location, version, entry, True))
     return steps
 
 
@@ -115,7 +115,7 @@ def versions(
         yield version, entry
 
 
-def _cached_step(
+def _get_cached_step(
     table: Table,
     commits: Commits,
     location: str,
@@ -261,7 +261,7 @@ class PreparedTable:
         )
         try:
             steps = [
-                _cached_step(self._table, self._commits, self._content.location, number, entry, True)
+                _get_cached_step(self._table, self._commits, self._content.location, number, entry, True)
                 for number, entry in entries
             ]
         except VersionNotFound:
@@ -280,16 +280,16 @@ class PreparedTable:
         files: Files = {path: self._settled[path] for path in self._settled.keys() & paths}
         files |= _find_named_paths(self._more, files) if files else {}
         remaining = set(paths).difference(files) if proposed_files else ()
-        named = _find_named_paths(self._commits_after(version), remaining) if remaining else {}
+        named = _find_named_paths(self._list_commits_after(version), remaining) if remaining else {}
         files |= {path: proposed_files[path] for path in remaining if path in proposed_files} | named
         if unknown := set(paths).difference(files):
-            named = _find_named_paths(self._commits_after(self._tip.version), unknown)
+            named = _find_named_paths(self._list_commits_after(self._tip.version), unknown)
             files |= self._look_up(unknown.difference(named)) | named
         return {path: state[0] for path, state in files.items() if state is not None}
 
     def files_to_replace(self, partitions: tuple[PartitionFilter, ...]) -> ReplacedFiles:
         """The files in some partitions, to be removed."""
-        since = list(self._commits_after(self._tip.version))
+        since = list(self._list_commits_after(self._tip.version))
         if self._from is None:
             metadata = last([action for actions in since for action in actions], Metadata)
             replaced = ReplacedFiles.in_new(metadata, partitions)
@@ -308,14 +308,14 @@ class PreparedTable:
             (*self._note_key("until"), BranchLogTip.of(line_of(after))),
             lambda: self._difference_by_commits(after) or self._difference_by_snapshots(after),
         )
-        for actions in self._commits_after(self._tip.version):
+        for actions in self._list_commits_after(self._tip.version):
             files = self.files_in(after, difference.unknown(actions))
             if any(map(_is_about_domains, actions)):
-                difference = msgspec.structs.replace(difference, wanted_domains=self._domains_in(after))
+                difference = msgspec.structs.replace(difference, wanted_domains=self._read_domains(after))
             difference = difference.after(actions, files, self._now_ms)
         return difference
 
-    def _domains_in(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
+    def _read_domains(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
         key = ("delta wanted domains", after.location, BranchLogTip.of(line_of(after)))
         return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
 
@@ -403,7 +403,7 @@ class PreparedTable:
             )
         return self._commits.snapshot(self._from, self._table.read)
 
-    def _commits_after(self, version: int) -> Iterator[tuple[Action, ...]]:
+    def _list_commits_after(self, version: int) -> Iterator[tuple[Action, ...]]:
         """The commits of the line after a version, and those that are about to come."""
         if self._line.latest > version:
             for step in steps(self._table, self._commits, self._content, version, self._line.latest):

@@ -58,9 +58,9 @@ class DeltaProposal:
         """The actions that tell ids of rows, or should, by the places of their lines in ``lines``."""
         self.problems: list[LintProblem] = []
         """Lines that cannot be read, or stand where they must not."""
-        self.lines: bytes = b"\n".join((*self._read(data), b""))
+        self.lines: bytes = b"\n".join((*self._read_lines(data), b""))
 
-    def _read(self, data: bytes) -> list[bytes]:
+    def _read_lines(self, data: bytes) -> list[bytes]:
         raws: list[bytes] = []
         faults: list[Fault] = []
         for number, raw, action in read_lines(data, faults):
@@ -129,12 +129,12 @@ class DeltaProposal:
         intent, info = self.intent, self.info
         operation = None if info is None else info.operation
         return CommitTerms(
-            reads=self._blind_reads() if intent.reads is None else intent.reads,
+            reads=self._make_blind_reads() if intent.reads is None else intent.reads,
             replaces=intent.replaces,
             changes_data=(operation or "").upper() not in MAINTENANCE,
         )
 
-    def _blind_reads(self) -> DeltaReads:
+    def _make_blind_reads(self) -> DeltaReads:
         says = None if self.info is None else self.info.is_blind_append
         if self.intent.replaces is not None and self.intent.read_version is None:
             return DeltaReads()

@@ -67,21 +67,23 @@ def _explain_changed_read(
     if old_content.location != now.location or not tip.is_on(line, table.read):
         return OTHER_LINE
     before, after = read_declared(table, line_of(old_content).declared), read_declared(table, line.declared)
-    if changes := _changed_declarations(before, after):
+    if changes := _find_changed_declarations(before, after):
         return f"{some(changes, ' and ')} changed"
     if parts is not None and set(parts) == {NO_ROWS}:
         return ""
-    since = _commits_after(table, commits, now, tip)
+    since = _list_commits_after(table, commits, now, tip)
     if since is None:
         return FORGOTTEN
-    selection = _Selection(table, commits, old_content, before.metadata, parts)
-    for step, files in _changed_files(since, selection.files_present_before(_short_lived_files(since))):
-        if adds := selection.of(files):
+    selection = _ReadSelection(table, commits, old_content, before.metadata, parts)
+    for step, files in _find_changed_files(
+        since, selection.files_present_before(_find_short_lived_files(since))
+    ):
+        if adds := selection.select_files(files):
             return _describe_step(step, adds)
     return ""
 
 
-def _commits_after(
+def _list_commits_after(
     table: Table, commits: Commits, now: DeltaTable, tip: BranchLogTip
 ) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
@@ -95,7 +97,7 @@ def _commits_after(
         return None
 
 
-def _changed_declarations(before: KnownProposal, after: KnownProposal) -> list[str]:
+def _find_changed_declarations(before: KnownProposal, after: KnownProposal) -> list[str]:
     """The changed properties of a table on which all of its rows depend."""
     old_metadata, now = before.metadata, after.metadata
     if old_metadata == now and before.protocol == after.protocol:
@@ -109,7 +111,7 @@ def _changed_declarations(before: KnownProposal, after: KnownProposal) -> list[s
     return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
 
 
-def _short_lived_files(since: Sequence[NetStep]) -> set[FileKey]:
+def _find_short_lived_files(since: Sequence[NetStep]) -> set[FileKey]:
     """Files that were added with new rows, and removed with them, in whichever order."""
     files = [
         action
@@ -122,7 +124,7 @@ def _short_lived_files(since: Sequence[NetStep]) -> set[FileKey]:
     }
 
 
-def _changed_files(
+def _find_changed_files(
     since: Sequence[NetStep], had: Collection[FileKey] = frozenset()
 ) -> list[tuple[NetStep, list[FileAction]]]:
     """The file actions of commits that added or removed rows, by commit.
@@ -148,7 +150,7 @@ def _changed_files(
     ]
 
 
-class _Selection:
+class _ReadSelection:
     """The files that can have rows which a transaction has looked for."""
 
     def __init__(
@@ -164,7 +166,7 @@ class _Selection:
         """``None`` if all rows were looked for."""
         self._is_partitioned = bool(metadata.partition_columns)
 
-    def of(self, files: Sequence[FileAction]) -> list[FileAction]:
+    def select_files(self, files: Sequence[FileAction]) -> list[FileAction]:
         if self._pruners is None:
             return list(files)
         doubtful = {file.key for file in files if isinstance(file, Remove) and self._is_doubtful(file)}

@@ -115,7 +115,7 @@ class ReversalChecks:
                 shift.after is not None and self._change.present_files.get(path) == shift.after.key.vector
             )
             if (
-                _deleted_count(shift.before) > _deleted_count(shift.after)
+                _count_deleted_rows(shift.before) > _count_deleted_rows(shift.after)
                 and path in self._change.present_files
                 and not is_as_left
             ):
@@ -189,7 +189,7 @@ class ReversalChecks:
             )
 
 
-def _deleted_count(file: File | None) -> int:
+def _count_deleted_rows(file: File | None) -> int:
     """How many rows of a file its vector deletes."""
     vector = None if file is None else file.deletion_vector
     return 0 if vector is None else vector.cardinality

@@ -79,13 +79,13 @@ class ReversedChange:
         lines = line_of(self.to_state), line_of(self.from_state)
         return parted_at(*lines, self.table.read)
 
-    def _steps_to(self, content: DeltaTable) -> list[NetStep]:
+    def _list_steps_to(self, content: DeltaTable) -> list[NetStep]:
         return steps(self.table, self.commits, content, self.fork_version, line_of(content).latest)
 
     @cached_property
     def own_steps(self) -> list[NetStep]:
         """The commits that led to the newer one of the two states."""
-        return self._steps_to(self.newest)
+        return self._list_steps_to(self.newest)
 
     @cached_property
     def own_replacements(self) -> set[bytes]:
@@ -95,7 +95,7 @@ class ReversedChange:
     def file_shifts(self) -> dict[str, FileTransition]:
         """What is to be undone, file by file."""
         live = live_at(self.table, self.commits, self.newest, self.fork_version)
-        return shifts_between(self._steps_to(self.to_state), self._steps_to(self.from_state), live)
+        return shifts_between(self._list_steps_to(self.to_state), self._list_steps_to(self.from_state), live)
 
     @cached_property
     def is_rewriting(self) -> bool:
@@ -136,7 +136,7 @@ class ReversedChange:
         came that the change brought. They may have been there before, as they were on the other line."""
         if not self.is_redo or self.is_first or self._since is not None:
             return {}
-        waiting = Counter(key for step in self._steps_to(self.newest) for key in brought_keys(step))
+        waiting = Counter(key for step in self._list_steps_to(self.newest) for key in brought_keys(step))
         versions: dict[str, int] = {}
         line = line_of(self.target)
         for step in steps(self.table, self.commits, self.target, self.fork_version, line.latest):

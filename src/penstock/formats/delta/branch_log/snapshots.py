@@ -36,13 +36,13 @@ class DeltaSnapshotCache:
         """The newest version of a line, or an older one, which is not kept."""
         line = line_of(content)
         if version is not None and version != line.latest:
-            return self._load(content, _cut(content, line, version, read), read)
+            return self._load_snapshot(content, _cut_line(content, line, version, read), read)
         key = (content.id, BranchLogTip.of(line))
         with self._lock:
             snapshot = self._kept.get(key)
             near = None if snapshot is not None else self._find_nearest(content.id, line, read)
         if snapshot is None:
-            snapshot = self._extend_snapshot(near, content, read) or self._load(content, line, read)
+            snapshot = self._extend_snapshot(near, content, read) or self._load_snapshot(content, line, read)
         self._cache_snapshot(key, snapshot)
         return snapshot
 
@@ -72,7 +72,7 @@ class DeltaSnapshotCache:
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
 
-    def _load(self, content: DeltaTable, line: BranchLog, read: Read) -> LogSnapshot:
+    def _load_snapshot(self, content: DeltaTable, line: BranchLog, read: Read) -> LogSnapshot:
         files = PlaceFiles(self._places.open_place(content.location))
         count = line.latest - line.published
         commits = dict(islice(self._tail(content, line.published, read), count))
@@ -86,7 +86,7 @@ class DeltaSnapshotCache:
         return replay(OverlaidFiles(files, commits), segment)
 
 
-def _cut(content: DeltaTable, line: BranchLog, version: int, read: Read) -> BranchLog:
+def _cut_line(content: DeltaTable, line: BranchLog, version: int, read: Read) -> BranchLog:
     """A line as if it ended at a version, for reading it."""
     if not 0 <= version <= line.latest:
         raise VersionNotFound(

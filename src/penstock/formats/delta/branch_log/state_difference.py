@@ -57,12 +57,12 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
             protocol=after.protocol,
             metadata=after.metadata,
             wanted_domains=after.domains,
-            domains=_differing_domains(before.domains, after.domains),
+            domains=_find_differing_domains(before.domains, after.domains),
             batches=tuple(
                 txn for name, txn in after.transactions.items() if before.transactions.get(name) != txn
             ),
-            adds={add.key: add for add in _only_in(after, before)},
-            removes={add.key: removal(add, now_ms) for add in _only_in(before, after)},
+            adds={add.key: add for add in _list_files_only_in(after, before)},
+            removes={add.key: removal(add, now_ms) for add in _list_files_only_in(before, after)},
         )
 
     @property
@@ -152,12 +152,12 @@ def union(protocol: Protocol, other: Protocol) -> Protocol:
     )
 
 
-def _only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
+def _list_files_only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     digests = {key.digest for key in other.file_keys()}
     return (add for add in snapshot.files() if add.key.digest not in digests)
 
 
-def _differing_domains(
+def _find_differing_domains(
     one: Mapping[str, DomainMetadata], other: Mapping[str, DomainMetadata]
 ) -> frozenset[str]:
     # Ids of rows are never given again, whatever state a table goes back to.

@@ -60,7 +60,7 @@ def undo(
     """The table without what made ``committed`` of ``previous``; ``FormatRefused`` with all reasons against
     it."""
     change = ReversedChange(table, commits, target, committed, previous, since, now_ms)
-    return _Undo(change, now_ms).apply(extend)
+    return _TableUndo(change, now_ms).apply_undo(extend)
 
 
 def redo(
@@ -82,10 +82,10 @@ def redo(
     change = ReversedChange(
         table, commits, target, base, source, since, now_ms, is_redo=True, is_first=not was_here
     )
-    return _Undo(change, now_ms).apply(extend)
+    return _TableUndo(change, now_ms).apply_undo(extend)
 
 
-class _Undo:
+class _TableUndo:
     """One undo of a change, or one more time that it is done."""
 
     def __init__(self, change: ReversedChange, now_ms: int) -> None:
@@ -93,7 +93,7 @@ class _Undo:
         self._checks = ReversalChecks(change)
         self._files = ReversedFiles(change, self._checks, now_ms)
 
-    def apply(self, extend: Extend) -> AppliedChange:
+    def apply_undo(self, extend: Extend) -> AppliedChange:
         try:
             net = self._make_net_change()
         except VersionNotFound as problem:
@@ -147,11 +147,11 @@ class _Undo:
             return NetChange()
         for problem in problems:
             self._checks.add_problem(problem)
-        metadata = self._undone_metadata()
+        metadata = self._make_undone_metadata()
         removes, adds = self._files.actions(metadata or self._change.present_definition.metadata)
         state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *domains)
         paths = frozenset(paths_of(removes) | paths_of(adds))
-        replacements, undone, replaces = self._reversed_replacements()
+        replacements, undone, replaces = self._find_reversed_replacements()
         return NetChange(
             state=state,
             removes=tuple(removes),
@@ -163,7 +163,7 @@ class _Undo:
             undone=undone,
         )
 
-    def _reversed_replacements(
+    def _find_reversed_replacements(
         self,
     ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[PartitionFilter, ...] | None]:
         """The replacements that come into force again by this, those that go, and where all files go."""
@@ -179,7 +179,7 @@ class _Undo:
         known_ids = in_force([later.step for later in self._change.later_changes]) if summed or gone else {}
         return tuple(replacement for replacement in gone if replacement.id not in known_ids), summed, None
 
-    def _undone_metadata(self) -> Metadata | None:
+    def _make_undone_metadata(self) -> Metadata | None:
         """What the table's metadata becomes, if that is not what it is."""
         then, undone = (
             read_declared(self._change.table, line_of(later).declared).metadata
@@ -188,7 +188,11 @@ class _Undo:
         if then == undone:
             return None
         undone_metadata: UndoneMetadata = undo_metadata(
-            then, undone, self._change.present_definition.metadata, self._files_since, self._rewritten_since
+            then,
+            undone,
+            self._change.present_definition.metadata,
+            self._list_files_since,
+            self._list_rewritten_files,
         )
         for name in undone_metadata.changed_since:
             changes = (
@@ -210,14 +214,14 @@ class _Undo:
             else None
         )
 
-    def _files_since(self) -> list[Add]:
+    def _list_files_since(self) -> list[Add]:
         """The files of the table that came since the change, and not by it."""
         adds = {add.key.path: add for later in self._change.later_versions.every for add in later.adds}
         others = {path: add for path, add in adds.items() if path not in self._change.file_shifts}
         live = self._change.prepared.live(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
 
-    def _rewritten_since(self) -> list[Add]:
+    def _list_rewritten_files(self) -> list[Add]:
         """Those that have rows of files which went. One that got a vector has its own."""
         if self._change.is_redo:
             return []
@@ -226,7 +230,7 @@ class _Undo:
             added, removed = paths_of(later.adds), paths_of(later.removes)
             if removed - added and not later.is_undo:
                 rewritten |= added - removed
-        return [file for file in self._files_since() if file.key.path in rewritten]
+        return [file for file in self._list_files_since() if file.key.path in rewritten]
 
     def _reversed_domains(self) -> tuple[list[DomainMetadata], list[str]]:
         """The domains that become what they were, and what stands against that: others changed them since.

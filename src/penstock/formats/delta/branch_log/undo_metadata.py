@@ -52,7 +52,7 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the property '{name}'")
         elif name.startswith(_BINDS_FILES) and (since := files_since()):
-            used[f"the property '{name}' cannot be undone, because files were added since"] = _shown_paths(
+            used[f"the property '{name}' cannot be undone, because files were added since"] = _shorten_paths(
                 since
             )
         elif old_value is None:
@@ -67,7 +67,7 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the table's {field.replace('_', ' ')}")
         elif field == "partition_columns" and (since := files_since()):
-            used["files were added since that are partitioned in this way"] = _shown_paths(since)
+            used["files were added since that are partitioned in this way"] = _shorten_paths(since)
         else:
             fields[field] = old_value
     schema_string = _undo_schema(before.schema_string, after.schema_string, now.schema_string)
@@ -75,11 +75,11 @@ def undo_metadata(
         changed.append("a column that it changed")
     elif schema_string != now.schema_string:
         fields["schema_string"] = schema_string
-        names = _lost_columns(schema_string, now.schema_string)
-        if files := _files_with_columns(schema_string, now.schema_string, names, files_since):
+        names = _find_lost_columns(schema_string, now.schema_string)
+        if files := _list_files_with_columns(schema_string, now.schema_string, names, files_since):
             shown_names = some([f"'{name}'" for name in names]) or "others"
             used[f"rows were added since that may use the columns {shown_names}"] = files
-        for name, files in _without_values(schema_string, now.schema_string, rewritten_since):
+        for name, files in _find_columns_without_values(schema_string, now.schema_string, rewritten_since):
             used[f"rows were written anew since, without their values of '{name}'"] = files
     # How far numbers were given away is not undone.
     undone = keep_marks(msgspec.structs.replace(now, **fields), marked)
@@ -110,12 +110,12 @@ def _undo_schema(before: str, after: str, now: str) -> str | None:
     return write_schema(StructType(tuple(fields)))
 
 
-def _lost_columns(schema_string: str, now: str) -> list[str]:
+def _find_lost_columns(schema_string: str, now: str) -> list[str]:
     remaining_schema = parse_schema(schema_string)
     return [field.name for field in parse_schema(now).fields if remaining_schema.field(field.name) is None]
 
 
-def _files_with_columns(
+def _list_files_with_columns(
     schema_string: str, now: str, lost: Sequence[str], files_since: Callable[[], Sequence[Add]]
 ) -> list[str]:
     """The files that came since and may have values which the schema would not show."""
@@ -123,11 +123,11 @@ def _files_with_columns(
     remaining_schema = StructType(tuple(field for field in schema.fields if field.name not in lost))
     stored = [stored_name(field) for field in schema.fields if field.name in lost]
     if not can_hold(schema_string, write_schema(remaining_schema)):
-        return _shown_paths(files_since())
+        return _shorten_paths(files_since())
     return [file.key.path for file in files_since() if not all(_is_null(file, name) for name in stored)]
 
 
-def _without_values(
+def _find_columns_without_values(
     schema_string: str, now: str, rewritten_since: Callable[[], Sequence[Add]]
 ) -> Iterator[tuple[str, list[str]]]:
     """The columns that would come back, each with the files whose rows had values of it that are lost."""
@@ -135,7 +135,7 @@ def _without_values(
     returning = [field for field in parse_schema(schema_string).walk() if stored_name(field) not in present]
     for field in returning:
         if files := [file for file in rewritten_since() if not _was_written_with(file, stored_name(field))]:
-            yield field.name, _shown_paths(files)
+            yield field.name, _shorten_paths(files)
 
 
 def _was_written_with(file: Add, name: str) -> bool:
@@ -163,5 +163,5 @@ def _is_null(file: Add, name: str) -> bool:
     return isinstance(rows, int) and rows == nulls
 
 
-def _shown_paths(files: Sequence[Add]) -> list[str]:
+def _shorten_paths(files: Sequence[Add]) -> list[str]:
     return [file.key.path for file in files]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.formats.delta.branch_log.later_versions import LaterVersion, LaterVersions
 
 
-class _Passed(NamedTuple):
+class _PassedVersion(NamedTuple):
     """A version that was looked at, with whether the change was undone before and after it."""
 
     version: LaterVersion
@@ -23,7 +23,7 @@ class UndoneState:
         self._is_undone_here = is_undone
         """Where this branch was last, before others came by a merge."""
         self._later_versions = later_versions
-        self._passed: list[_Passed] = []
+        self._passed: list[_PassedVersion] = []
 
     def begin(self) -> None:
         """The change itself comes here: it stands."""
@@ -31,7 +31,7 @@ class UndoneState:
 
     def skip(self, later: LaterVersion) -> None:
         """Note a version from before the change."""
-        self._passed.append(_Passed(later, was_undone=False, is_undone=False))
+        self._passed.append(_PassedVersion(later, was_undone=False, is_undone=False))
 
     def take(self, later: LaterVersion, *, brings_file: bool) -> None:
         """Note what a version makes of the change; ``brings_file`` if it adds the file, or its rows."""
@@ -49,9 +49,9 @@ class UndoneState:
             self.is_undone = named.is_undone if named else self.is_undone and repeats not in own
         elif later.is_undo:
             self.is_undone = False
-        self._passed.append(_Passed(later, was_undone, self.is_undone))
+        self._passed.append(_PassedVersion(later, was_undone, self.is_undone))
 
-    def _find_passed(self, version: int | None, later: LaterVersion) -> _Passed | None:
+    def _find_passed(self, version: int | None, later: LaterVersion) -> _PassedVersion | None:
         """The newest version looked at that has a number on the line of another one."""
         for passed in reversed(self._passed):
             if self._later_versions.is_at(passed.version, version, later):

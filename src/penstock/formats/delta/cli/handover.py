@@ -266,15 +266,21 @@ def show_handed_table(call: CommandContext, created: OwnershipResult, operation:
 def _show_handed_tables(
     call: CommandContext, handed_over: BulkOwnershipResult, verb: str, nothing: str
 ) -> None:
-    call.print_answer(lambda: handed_over, lambda screen: _handed_over(screen, handed_over, verb, nothing))
+    call.print_answer(
+        lambda: handed_over, lambda screen: _format_handed_over(screen, handed_over, verb, nothing)
+    )
     outcomes = {table.outcome for table in handed_over.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)
     if status:
         click.get_current_context().exit(status)
 
 
-def _handed_over(screen: Screen, handed_over: BulkOwnershipResult, word: str, nothing: str) -> Iterator[str]:
-    yield from align_columns(screen, [_handed_over_row(table) for table in handed_over.tables], flexible=4)
+def _format_handed_over(
+    screen: Screen, handed_over: BulkOwnershipResult, word: str, nothing: str
+) -> Iterator[str]:
+    yield from align_columns(
+        screen, [_format_handed_over_row(table) for table in handed_over.tables], flexible=4
+    )
     for table in handed_over.tables:
         if table.problem:
             first, *more = table.problem.splitlines()
@@ -287,7 +293,7 @@ def _handed_over(screen: Screen, handed_over: BulkOwnershipResult, word: str, no
     yield ", ".join((f"{format_count(count, 'table')} {verb}", *rest)) if handed_over.tables else nothing
 
 
-def _handed_over_row(table: TableHandedOver) -> Row:
+def _format_handed_over_row(table: TableHandedOver) -> Row:
     kind = "bad" if table.problem else "dim"
     return [
         StyledText(table.outcome, kind),

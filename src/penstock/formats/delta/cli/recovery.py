@@ -55,7 +55,7 @@ def delta_recover(
     if lost is not None and any_lake:
         raise click.UsageError("--lost and --any cannot be used together: give one of them")
     if lost is None and not any_lake:
-        raise click.UsageError(f"give the lake that was lost: {_named_lake(paths[0])}")
+        raise click.UsageError(f"give the lake that was lost: {_describe_lost_lake(paths[0])}")
     if key is not None and (prefix is not None or len(paths) > 1):
         raise click.UsageError("--table needs one PATH, and cannot be used with --prefix")
     lake, recovered_tables = call.open_lake(), list[RecoveredTable]()
@@ -68,7 +68,7 @@ def delta_recover(
             _show_recovered_tables(call, recovered_tables)
 
 
-def _named_lake(path: str) -> str:
+def _describe_lost_lake(path: str) -> str:
     """How to say which lake was lost, with the id that the table names, if it can be read from here."""
     from penstock.formats.delta.lake.table_opener import absolute, owner_at
 

@@ -96,7 +96,7 @@ class TableAlterations:
         ``delta.feature.<name>`` = ``supported`` lists a feature and sets no property. ``InvalidRequest`` or
         ``UnsupportedFeature`` name a property that cannot be set, or a value that it cannot have.
         """
-        texts = {name: _property_text(value) for name, value in properties.items()}
+        texts = {name: _write_property(value) for name, value in properties.items()}
         features = property_changes.asked_features(texts)
 
         def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
@@ -106,7 +106,7 @@ class TableAlterations:
             _check_no_vectors(snapshot())
             return AlteredTable(metadata=changed, features=features, reads=_WHOLE)
 
-        return self._alter(key, change, "SET TBLPROPERTIES", {"properties": _encode_json(texts)}, said)
+        return self._alter_table(key, change, "SET TBLPROPERTIES", {"properties": _encode_json(texts)}, said)
 
     def unset_properties(
         self, key: str | Key, names: Iterable[str], *, if_exists: bool = False, **said: Unpack[AlterOptions]
@@ -119,7 +119,7 @@ class TableAlterations:
             return AlteredTable(metadata=changed)
 
         parameters = {"properties": _encode_json(property_names), "ifExists": _encode_json(if_exists)}
-        return self._alter(key, change, "UNSET TBLPROPERTIES", parameters, said)
+        return self._alter_table(key, change, "UNSET TBLPROPERTIES", parameters, said)
 
     def set_description(
         self, key: str | Key, description: str | None, **said: Unpack[AlterOptions]
@@ -130,7 +130,7 @@ class TableAlterations:
             return AlteredTable(metadata=msgspec.structs.replace(metadata, description=description or None))
 
         parameters = {"properties": _encode_json({"comment": description or ""})}
-        return self._alter(key, change, "SET TBLPROPERTIES", parameters, said)
+        return self._alter_table(key, change, "SET TBLPROPERTIES", parameters, said)
 
     # -- constraints ---------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class TableAlterations:
             _load_checks().check_constraint(metadata, constraint, lambda names: snapshot().to_batches(names))
             return AlteredTable(metadata=changed, reads=_WHOLE)
 
-        return self._alter(key, change, "ADD CONSTRAINT", {"name": name, "expr": expression}, said)
+        return self._alter_table(key, change, "ADD CONSTRAINT", {"name": name, "expr": expression}, said)
 
     def drop_constraint(
         self, key: str | Key, name: str, *, if_exists: bool = False, **said: Unpack[AlterOptions]
@@ -161,7 +161,7 @@ class TableAlterations:
                 metadata=property_changes.drop_constraint(metadata, name, if_exists=if_exists)
             )
 
-        return self._alter(key, change, "DROP CONSTRAINT", {"name": name}, said)
+        return self._alter_table(key, change, "DROP CONSTRAINT", {"name": name}, said)
 
     # -- columns -------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class TableAlterations:
             return AlteredTable(metadata=column_changes.add_columns(metadata, columns))
 
         added = [{"column": msgspec.to_builtins(field)} for field in columns.fields]
-        return self._alter(key, change, "ADD COLUMNS", {"columns": _encode_json(added)}, said)
+        return self._alter_table(key, change, "ADD COLUMNS", {"columns": _encode_json(added)}, said)
 
     def rename_column(
         self, key: str | Key, column: ColumnPath, name: str, **said: Unpack[AlterOptions]
@@ -193,7 +193,7 @@ class TableAlterations:
             return AlteredTable(metadata=column_changes.rename_column(metadata, path, name))
 
         parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join((*path[:-1], name))}
-        return self._alter(key, change, "RENAME COLUMN", parameters, said)
+        return self._alter_table(key, change, "RENAME COLUMN", parameters, said)
 
     def drop_column(
         self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
@@ -209,7 +209,9 @@ class TableAlterations:
             clustering = snapshot().clustering
             return AlteredTable(metadata=column_changes.drop_column(metadata, path, clustering))
 
-        return self._alter(key, change, "DROP COLUMNS", {"columns": _encode_json([".".join(path)])}, said)
+        return self._alter_table(
+            key, change, "DROP COLUMNS", {"columns": _encode_json([".".join(path)])}, said
+        )
 
     def comment_column(
         self, key: str | Key, column: ColumnPath, comment: str | None, **said: Unpack[AlterOptions]
@@ -269,7 +271,7 @@ class TableAlterations:
                     )
             return AlteredTable(metadata=changed, reads=_WHOLE)
 
-        return self._alter(key, change, "CHANGE COLUMN", {"column": ".".join(path)}, said)
+        return self._alter_table(key, change, "CHANGE COLUMN", {"column": ".".join(path)}, said)
 
     def drop_not_null(
         self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
@@ -332,7 +334,7 @@ class TableAlterations:
             features = frozenset({CLUSTERING, "domainMetadata"})
             return AlteredTable(metadata=metadata, features=features, actions=(cluster_by(paths),))
 
-        return self._alter(key, change, "CLUSTER BY", {"newClusteringColumns": ",".join(names)}, said)
+        return self._alter_table(key, change, "CLUSTER BY", {"newClusteringColumns": ",".join(names)}, said)
 
     # -- any of them ---------------------------------------------------------------------------------------
 
@@ -344,7 +346,7 @@ class TableAlterations:
         options: AlterOptions,
     ) -> TableCommitResult:
         path = _parse_column_path(column)
-        return self._alter(
+        return self._alter_table(
             key,
             lambda metadata, _: AlteredTable(metadata=change(metadata, path)),
             "CHANGE COLUMN",
@@ -352,7 +354,7 @@ class TableAlterations:
             options,
         )
 
-    def _alter(
+    def _alter_table(
         self,
         key: str | Key,
         change: TableChange,
@@ -437,7 +439,7 @@ def _parse_column_path(column: ColumnPath) -> tuple[str, ...]:
     return path
 
 
-def _property_text(value: Any) -> str:
+def _write_property(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -23,7 +23,7 @@ def rewrite_bins(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> 
     added: list[Add] = []
     try:
         for each in bins:
-            for file in _write(job, each, layout):
+            for file in _write_bin(job, each, layout):
                 added.append(file)  # noqa: PERF402 - so that those before a failure are known
     except BaseException:
         remove_files(job.place, names_of(added))
@@ -31,11 +31,11 @@ def rewrite_bins(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> 
     return added
 
 
-def _write(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add]:
+def _write_bin(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add]:
     """Write the rows of files anew: as one file, or sorted and cut into files of the target size."""
     row_ids = job.final_row_ids(each.files)
     rows = batches_of(job.snapshot.log_snapshot, job.place, each.files, final_row_ids=row_ids)
-    for batches in _sort(rows, layout, layout.count_files(each)) if layout.sorted_by else [rows]:
+    for batches in _sort_along_curve(rows, layout, layout.count_files(each)) if layout.sorted_by else [rows]:
         # What was packed to the target size may come out a little larger, and is still one file.
         output = DataFileWriter(
             job.place,
@@ -54,12 +54,12 @@ def _write(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add]:
             yield action
 
 
-def _sort(rows: Any, layout: FileLayout, parts: int) -> Iterator[Any]:
+def _sort_along_curve(rows: Any, layout: FileLayout, parts: int) -> Iterator[Any]:
     """The rows along the curve, in parts that become a file each."""
     table = rows.read_all().combine_chunks()
     if not table.num_rows:
         return
-    columns = [_column_values(table, path) for path in layout.sorted_by]
+    columns = [_get_column_values(table, path) for path in layout.sorted_by]
     table = table.take(pc.sort_indices(curve_positions(columns))).combine_chunks()
     rows_each = -(-table.num_rows // parts)
     for start in range(0, table.num_rows, rows_each):
@@ -94,7 +94,7 @@ def _rank_values(column: Any) -> Any:
     return pc.add(pc.fill_null(pc.index_in(column, value_set=ordered).cast(pa.int64()), -1), 1)
 
 
-def _column_values(table: Any, path: Sequence[str]) -> Any:
+def _get_column_values(table: Any, path: Sequence[str]) -> Any:
     column = table.column(path[0])
     for step in path[1:]:
         column = pc.struct_field(column, step)

@@ -55,11 +55,11 @@ class CloneNeeds:
             self._has_clones = True
             self._kept = RetainedDeltaTables(self._kernel, self._parts.owner.tables, self._progress)
         clone_count = len(self._clones)
-        yield from self._walk()
+        yield from self._walk_history()
         if not self._has_clones and has_clones(self._kernel):  # the first one came meanwhile
             yield from self.unseen()
         elif len(self._clones) > clone_count:
-            yield from self._walk()
+            yield from self._walk_history()
         for clone in self._clones.values():
             clone.settle()
 
@@ -83,7 +83,7 @@ class CloneNeeds:
         for clone in self.clones_of(location):
             clone.check()
 
-    def _walk(self) -> Iterator[DeltaTable]:
+    def _walk_history(self) -> Iterator[DeltaTable]:
         for content in self._kept.unseen():
             if self._has_clones:
                 self._add_content(content)
@@ -95,12 +95,14 @@ class CloneNeeds:
         if where not in self._clones:
             if not sources:
                 return
-            self._clones[where] = RetainedFiles(self._parts, self._key_of(content), content, is_default=False)
+            self._clones[where] = RetainedFiles(
+                self._parts, self._find_key(content), content, is_default=False
+            )
         for source in sources:
             self._borrowers.setdefault(source, set()).add(where)
         self._clones[where].take(content)
 
-    def _key_of(self, content: DeltaTable) -> Key:
+    def _find_key(self, content: DeltaTable) -> Key:
         """The key of a table on the default branch, or what else it can be called."""
         tables = self._parts.owner.tables
         try:

@@ -44,9 +44,9 @@ class DroppedDelta(DroppedErasure):
 
     def find_holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it goes as a whole
         """Clones that still need files of it."""
-        return clone_holders(self._kernel, self._parts, self.content, self._all_files)
+        return clone_holders(self._kernel, self._parts, self.content, self._list_all_files)
 
-    def _all_files(self) -> list[str]:
+    def _list_all_files(self) -> list[str]:
         return [entry.key for entry in self.place.entries()]
 
     def sweep_unneeded_files(self, progress: Progress) -> SweptTable:

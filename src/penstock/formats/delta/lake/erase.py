@@ -104,31 +104,31 @@ class DeltaErasure:
 
     def _list_going(self) -> list[str]:
         """The names of the files that the erase is to remove."""
-        rewritten = {add.key.path for add in self._to_rewrite(self._read_snapshot())}
-        return [entry.key for entry in self._unneeded_entries()] + sorted(rewritten)
+        rewritten = {add.key.path for add in self._list_files_to_rewrite(self._read_snapshot())}
+        return [entry.key for entry in self._list_unneeded_entries()] + sorted(rewritten)
 
     # -- before anything goes --------------------------------------------------------------------------------
 
     def count_files_to_rewrite(self) -> int:
         """How many files hold deleted rows beside others. Raises as ``rewrite``."""
         snapshot = self._read_snapshot()
-        old = self._to_rewrite(snapshot)
+        old = self._list_files_to_rewrite(snapshot)
         if old:
             from penstock.formats.delta.rows.file_writer import check_features
 
             check_features(snapshot.metadata)
         return len(old)
 
-    def _to_rewrite(self, snapshot: LogSnapshot) -> list[Add]:
+    def _list_files_to_rewrite(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold what was removed; if history is to begin in the past, those with
         what was removed before."""
-        adds = self._with_removed(snapshot)
+        adds = self._list_files_with_removed_rows(snapshot)
         if not adds or self._first is None:
             return adds
-        old = {add.key.path for add in self._with_removed(self._read_snapshot(self._first))}
+        old = {add.key.path for add in self._list_files_with_removed_rows(self._read_snapshot(self._first))}
         return [add for add in adds if add.key.path in old]
 
-    def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
+    def _list_files_with_removed_rows(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
         is_mapped = mapping_of(snapshot.metadata) is not ColumnMapping.NONE
         return [
@@ -169,7 +169,7 @@ class DeltaErasure:
         for _ in range(TRIES_MAX):
             now = self._lake.do(GetTableVersions(key=self._key, limit=0))
             snapshot = self._read_snapshot(now.latest_version)
-            old = self._to_rewrite(snapshot)
+            old = self._list_files_to_rewrite(snapshot)
             if not old:
                 return 0
             actions = self._rewrite_files(snapshot, old)
@@ -231,7 +231,7 @@ class DeltaErasure:
         if self._first is not None:
             return FirstVersionKept(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.
-        is_clean = last == first + 1 and not self._with_removed(self._read_snapshot(last))
+        is_clean = last == first + 1 and not self._list_files_with_removed_rows(self._read_snapshot(last))
         return FirstVersionKept(first, content=content if is_clean else None)
 
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
@@ -261,9 +261,9 @@ class DeltaErasure:
 
     def list_unneeded_file_sizes(self) -> list[int]:
         """The sizes of data files that the newest version does not need, nor any from the first one on."""
-        return [entry.size for entry in self._unneeded_entries()]
+        return [entry.size for entry in self._list_unneeded_entries()]
 
-    def _unneeded_entries(self) -> list[BucketEntry]:
+    def _list_unneeded_entries(self) -> list[BucketEntry]:
         live = DeltaNamedFiles()
         for file in self._read_snapshot(self._first).files():
             live.take_key(file.key)
@@ -277,7 +277,7 @@ class DeltaErasure:
     def cut_history(self, first_version: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
         microseconds, and what these are; 0 and nothing if none do."""
-        grace_us = self._scratch_us()
+        grace_us = self._find_scratch_time_us()
         write_note(self._place)
         ended = end_log(
             self._place, first_version, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000
@@ -328,7 +328,7 @@ class DeltaErasure:
         need."""
         old = {
             add.key.path
-            for add in self._with_removed(self._read_snapshot(first_version))
+            for add in self._list_files_with_removed_rows(self._read_snapshot(first_version))
             if add.key.path in named
         }
         if not old:
@@ -354,7 +354,7 @@ class DeltaErasure:
         moment = to_utc_datetime(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{moment} (version {last})"
 
-    def _scratch_us(self) -> int:
+    def _find_scratch_time_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.find_sweep_grace().data_us)
 
     def _read_snapshot(self, version: int | None = None) -> LogSnapshot:

@@ -35,7 +35,9 @@ class FileColumns:
             tuple(_strip_writer_metadata(field) for field in parse_schema(metadata.schema_string).fields)
         )
         self.partition_by = physical_partition_columns(metadata) if partition_by is None else partition_by
-        stored = [(field, self._stored_field(field)) for field in self._schema.fields if field.type != "void"]
+        stored = [
+            (field, self._make_stored_field(field)) for field in self._schema.fields if field.type != "void"
+        ]
         self.in_files = StructType(
             tuple(inside for one, inside in stored if self._mapping.physical(one) not in self.partition_by)
         )
@@ -69,22 +71,22 @@ class FileColumns:
         # A cast gives the parts of a column other names. Those of the column itself cost nothing.
         is_renamed = self._mapping is not ColumnMapping.NONE and not isinstance(field.type, str)
         cast = field.type if is_renamed else None
-        return ScanColumn(name=field.name, source=name, cast=cast, guard=_guard(field.type))
+        return ScanColumn(name=field.name, source=name, cast=cast, guard=_choose_guard(field.type))
 
-    def _stored_field(self, field: Field) -> Field:
+    def _make_stored_field(self, field: Field) -> Field:
         """A column as files hold it."""
         name = self._mapping.physical(field)
-        noted = {FIELD_ID: _id_of(field)} if self._mapping is ColumnMapping.ID else {}
-        return Field(name=name, type=self._stored_type(field.type), nullable=True, metadata=noted)
+        noted = {FIELD_ID: _get_field_id(field)} if self._mapping is ColumnMapping.ID else {}
+        return Field(name=name, type=self._make_stored_type(field.type), nullable=True, metadata=noted)
 
-    def _stored_type(self, kind: Type) -> Type:
+    def _make_stored_type(self, kind: Type) -> Type:
         match kind:
             case StructType():
-                return StructType(tuple(self._stored_field(field) for field in kind.fields))
+                return StructType(tuple(self._make_stored_field(field) for field in kind.fields))
             case ArrayType():
-                return replace(kind, element_type=self._stored_type(kind.element_type))
+                return replace(kind, element_type=self._make_stored_type(kind.element_type))
             case MapType():
-                key, value = self._stored_type(kind.key_type), self._stored_type(kind.value_type)
+                key, value = self._make_stored_type(kind.key_type), self._make_stored_type(kind.value_type)
                 return replace(kind, key_type=key, value_type=value)
             case _:
                 return kind
@@ -100,36 +102,38 @@ def physical_partition_columns(metadata: Metadata) -> frozenset[str]:
 def shown_schema(metadata: Metadata) -> StructType:
     """The columns of the rows that are read of a table, with what the table's makers said of them."""
     fields = parse_schema(metadata.schema_string).fields
-    return StructType(tuple(map(_shown_field, fields)))
+    return StructType(tuple(map(_make_shown_field, fields)))
 
 
-def _shown_field(field: Field) -> Field:
+def _make_shown_field(field: Field) -> Field:
     comment = {"comment": field.metadata["comment"]} if "comment" in field.metadata else {}
-    return replace(_strip_writer_metadata(field), type=_shown_type(allow_nulls(field.type)), metadata=comment)
+    return replace(
+        _strip_writer_metadata(field), type=_make_shown_type(allow_nulls(field.type)), metadata=comment
+    )
 
 
-def _shown_type(kind: Type) -> Type:
+def _make_shown_type(kind: Type) -> Type:
     """A type without the names that files have for its parts."""
     match kind:
         case StructType():
-            return StructType(tuple(map(_shown_field, kind.fields)))
+            return StructType(tuple(map(_make_shown_field, kind.fields)))
         case ArrayType():
-            return replace(kind, element_type=_shown_type(kind.element_type))
+            return replace(kind, element_type=_make_shown_type(kind.element_type))
         case MapType():
-            key, value = _shown_type(kind.key_type), _shown_type(kind.value_type)
+            key, value = _make_shown_type(kind.key_type), _make_shown_type(kind.value_type)
             return replace(kind, key_type=key, value_type=value)
         case _:
             return kind
 
 
-def _id_of(field: Field) -> int:
+def _get_field_id(field: Field) -> int:
     found = field.metadata.get(ID)
     if not isinstance(found, int):
         raise InvalidLog(f"the column '{field.name}' lacks '{ID}', which column mapping needs")
     return found
 
 
-def _guard(kind: Type) -> ColumnGuard:
+def _choose_guard(kind: Type) -> ColumnGuard:
     """How it is kept that no comparison of real numbers is pushed down to the files.
 
     To Spark NaN is larger than any number. Not all that write Parquet count it among the values whose bounds

@@ -100,10 +100,10 @@ def optimize_files(
     ``is_auto`` limits it to partitions with many such files, by one commit, and without another try.
     """
     table.lake.begin_write(makes_lake=False)
-    return _Optimization(table, order, description, engine, is_auto).run()
+    return _FileOptimization(table, order, description, engine, is_auto).run_optimization()
 
 
-class _Optimization:
+class _FileOptimization:
     """A run over the files of a table."""
 
     def __init__(
@@ -133,20 +133,20 @@ class _Optimization:
         self._chosen_at_start = (
             frozenset[str]()  # there is one try only
             if is_auto
-            else frozenset(file.key.path for file in self._current_files() if self._is_chosen(file))
+            else frozenset(file.key.path for file in self._list_current_files() if self._is_chosen(file))
         )
 
-    def run(self) -> OptimizedTable:
+    def run_optimization(self) -> OptimizedTable:
         bins = self._group_into_bins()
         all_bytes, done_bytes, conflicts, cuts = sum(each.size for each in bins), 0, 0, 0
         while bins and done_bytes < all_bytes:  # what comes meanwhile is left to the next run
-            batch = _first_bins(bins, self._engine.commit_bytes)
+            batch = _take_first_bins(bins, self._engine.commit_bytes)
             if self._is_auto:
-                self._rewrite(batch)
+                self._rewrite_bins(batch)
                 break
             # What others keep changing is taken in smaller parts: fewer files, for a shorter time.
             part = _take_smaller_part(batch, cuts)
-            if self._rewrite(part):
+            if self._rewrite_bins(part):
                 done_bytes += sum(each.size for each in part)
                 conflicts, cuts = 0, max(0, cuts - 1)
             else:
@@ -165,26 +165,26 @@ class _Optimization:
     def _group_into_bins(self) -> list[FileBin]:
         """The files that are worth rewriting, in groups that become one file each or are sorted together."""
         groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
-        for file in self._current_files():
+        for file in self._list_current_files():
             groups.setdefault(tuple(sorted(file.partition.items())), []).append(file)
         layout = self._layout
         limit = self._engine.sorted_max_bytes if layout.sorted_by else layout.target_bytes
         bins: list[FileBin] = []
         for files in groups.values():
-            chosen = sorted(filter(self._is_chosen, files), key=self._rewriting_order)
+            chosen = sorted(filter(self._is_chosen, files), key=self._get_rewriting_order)
             if self._is_auto and len(chosen) < AUTO_FILES_MIN:
                 continue
             bins += (
                 FileBin(tuple(group))
-                for group in _pack(chosen, limit)
+                for group in _pack_into_groups(chosen, limit)
                 if len(group) > 1 or group[0].deletion_vector is not None or layout.sorted_by
             )
         return bins
 
-    def _current_files(self) -> Iterator[Add]:
+    def _list_current_files(self) -> Iterator[Add]:
         return self._job.snapshot.outside_read_set.files(self._order.where)
 
-    def _rewriting_order(self, file: Add) -> tuple[bool, int, str]:
+    def _get_rewriting_order(self, file: Add) -> tuple[bool, int, str]:
         """Files that others have written or changed during the run come last: a writer that changes rows all
         the time changes those again, and would keep the others of a part from being committed."""
         return file.key.path not in self._chosen_at_start, file.size, file.path
@@ -198,7 +198,7 @@ class _Optimization:
             return file.clustering_provider is None
         return file.size < SMALL * self._layout.target_bytes
 
-    def _rewrite(self, bins: Sequence[FileBin]) -> bool:
+    def _rewrite_bins(self, bins: Sequence[FileBin]) -> bool:
         """Rewrite files and commit that; false if others changed one of them first."""
         job, replace = self._job, msgspec.structs.replace
         provider = PROVIDER if self._clustering else None
@@ -210,7 +210,10 @@ class _Optimization:
         actions: list[Action] = [*(replace(removal, data_change=False) for removal in removed), *added]
         try:
             ratified = job.commit(
-                actions, operation="OPTIMIZE", parameters=self._operation_parameters(), description=self._said
+                actions,
+                operation="OPTIMIZE",
+                parameters=self._make_operation_parameters(),
+                description=self._said,
             )
         except TableConflict:
             return False
@@ -235,9 +238,9 @@ class _Optimization:
                         f"'{fields[0].name}' is a partition column: all rows of a file have the same value"
                     )
             return tuple(tuple(field.name for field in fields) for fields in columns)
-        return tuple(_logical_path(schema, path) for path in self._clustering)
+        return tuple(_find_logical_path(schema, path) for path in self._clustering)
 
-    def _operation_parameters(self) -> dict[str, str]:
+    def _make_operation_parameters(self) -> dict[str, str]:
         columns = [".".join(path) for path in self._layout.sorted_by]
         return {
             "predicate": f"[{msgspec.json.encode(self._order.where).decode()}]"
@@ -304,7 +307,7 @@ def target_size(properties: dict[str, str]) -> int:
     return int(match[1]) * _UNITS[match[2].lower()[:1]]
 
 
-def _logical_path(schema: Any, stored: Sequence[str]) -> tuple[str, ...]:
+def _find_logical_path(schema: Any, stored: Sequence[str]) -> tuple[str, ...]:
     """The names of a column that files call otherwise."""
     names: list[str] = []
     inside = schema
@@ -315,7 +318,7 @@ def _logical_path(schema: Any, stored: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _pack(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
+def _pack_into_groups(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
     """Files, small ones first, in groups of about one size."""
     group: list[Add] = []
     size = 0
@@ -329,7 +332,7 @@ def _pack(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
         yield group
 
 
-def _first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]:
+def _take_first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]:
     """The bins of one commit."""
     size = 0
     for number, each in enumerate(bins):

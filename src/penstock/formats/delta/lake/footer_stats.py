@@ -38,15 +38,15 @@ def _read_figures(
     for leaf in leaves:
         if (column := columns.get(leaf.stored)) is not None:
             nulls = column.nulls if column.nulls >= 0 else None
-            yield leaf, nulls, _smallest_value(leaf.kind, column), _largest_value(leaf.kind, column)
+            yield leaf, nulls, _find_smallest_value(leaf.kind, column), _find_largest_value(leaf.kind, column)
 
 
-def _smallest_value(kind: Type, column: FooterColumn) -> Any:
+def _find_smallest_value(kind: Type, column: FooterColumn) -> Any:
     value = _decode_bound(kind, column.type, column.min)
     return cut_smallest(value) if isinstance(value, str) else written_bound(kind, value)
 
 
-def _largest_value(kind: Type, column: FooterColumn) -> Any:
+def _find_largest_value(kind: Type, column: FooterColumn) -> Any:
     value = _decode_bound(kind, column.type, column.max)
     return cut_largest(value) if isinstance(value, str) else written_bound(kind, value)
 

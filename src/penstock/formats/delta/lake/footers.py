@@ -46,8 +46,8 @@ def _read_column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
     if not bounds or None in bounds:
         return FooterColumn(path=path, type=type_, nulls=nulls)
     known_bounds = [bound for bound in bounds if bound is not None]
-    low = min((bound[0] for bound in known_bounds), key=lambda value: _comparable_value(value, type_))
-    high = max((bound[1] for bound in known_bounds), key=lambda value: _comparable_value(value, type_))
+    low = min((bound[0] for bound in known_bounds), key=lambda value: _make_comparable_value(value, type_))
+    high = max((bound[1] for bound in known_bounds), key=lambda value: _make_comparable_value(value, type_))
     return FooterColumn(
         path=path, type=type_, nulls=nulls, min=_encode_bound(low, type_), max=_encode_bound(high, type_)
     )
@@ -66,7 +66,7 @@ def _find_bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
     return low, high
 
 
-def _comparable_value(value: Any, type_: str) -> Any:
+def _make_comparable_value(value: Any, type_: str) -> Any:
     return int.from_bytes(value, "big", signed=True) if type_ == "FIXED_LEN_BYTE_ARRAY" else value
 
 

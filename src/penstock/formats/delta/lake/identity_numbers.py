@@ -30,7 +30,7 @@ class IdentityNumbers:
     def take(self, name: str, count: int) -> int:
         """The first of so many numbers of a column; the others follow by its step."""
         column = self.columns[name]
-        last = self._reserve(column, count, None)
+        last = self._reserve_numbers(column, count, None)
         self.note(name, last)
         return last - column.step * (count - 1)
 
@@ -47,7 +47,7 @@ class IdentityNumbers:
         """Have nobody else be given numbers that rows came with."""
         for name, mark in self.marks.items():
             if self.columns[name].allows_explicit:
-                self.note(name, self._reserve(self.columns[name], 0, mark))
+                self.note(name, self._reserve_numbers(self.columns[name], 0, mark))
 
     def mark(self, metadata: Metadata) -> Metadata:
         """Metadata that says how far numbers were given away."""
@@ -62,7 +62,7 @@ class IdentityNumbers:
         """Whether a table has changed by numbers that were given away alone since the write began."""
         return without_marks(metadata) == without_marks(self._metadata)
 
-    def _reserve(self, column: IdentityColumn, count: int, reached: int | None) -> int:
+    def _reserve_numbers(self, column: IdentityColumn, count: int, reached: int | None) -> int:
         """The last of so many numbers: here those of a table that nobody else knows yet."""
         before = column.furthest(self.marks.get(column.name), column.mark, reached)
         last = column.start - column.step if before is None else before
@@ -76,7 +76,7 @@ class ReservedNumbers(IdentityNumbers):
         super().__init__(metadata)
         self._lake, self._key, self._branch = lake, key, branch
 
-    def _reserve(self, column: IdentityColumn, count: int, reached: int | None) -> int:
+    def _reserve_numbers(self, column: IdentityColumn, count: int, reached: int | None) -> int:
         call = ReserveIdentities(
             key=self._key, branch=self._branch, column=column.name, count=count, reached=reached
         )

@@ -59,7 +59,7 @@ class LogMaintenance:
         require_unmoved(self._kernel.store)
         content, place, published = self._require_in_sync(call.key)
         _, metadata = self._tables.parse_declared(line_of(content))
-        retained_states = tuple(self._retained_states(content))
+        retained_states = tuple(self._list_retained_states(content))
         now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).find_pinned_time_us()
         planned = plan_cleanup(
             place,
@@ -93,7 +93,7 @@ class LogMaintenance:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
         return content, self._places.open_place(content.location), published
 
-    def _retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
+    def _list_retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
         """The states of the table at every retained commit, with those of other tables at the same place."""
         for state in RetainedDeltaTables(self._kernel, self._tables).unseen():
             if state.location.rstrip("/") == content.location.rstrip("/"):

@@ -81,10 +81,10 @@ def _stats_with_wide_bounds(stats: str | None, rows: int) -> str:
     They tell how many rows the file has, as the protocol asks of files with deletion vectors.
     """
     changed = {"numRecords": rows, "tightBounds": False}
-    return msgspec.json.encode({**changed, **_top_level(stats), **changed}).decode()
+    return msgspec.json.encode({**changed, **_split_top_level(stats), **changed}).decode()
 
 
-def _top_level(stats: str | None) -> dict[str, Any]:
+def _split_top_level(stats: str | None) -> dict[str, Any]:
     """The parts of statistics as they are spelled, so that no number loses digits; none of broken ones."""
     try:
         return get_json_decoder(dict[str, msgspec.Raw]).decode(stats or "{}")

@@ -41,19 +41,19 @@ class MissingDeltaFiles(MissingFiles):
     def find_gone(self, content: DeltaTable, snapshot: LogSnapshot) -> list[str]:
         """The files of one version of a table that are gone: data files, and those of deletion vectors."""
         place = table_place(self._parts.places, content.location, snapshot.metadata.configuration)
-        names = {name for add in snapshot.files() for name in _names_of(add, place)}
-        present_names = self._list(place)
+        names = {name for add in snapshot.files() for name in _list_file_names(add, place)}
+        present_names = self._list_names(place)
         for source in place.sources if isinstance(place, LinkedPlace) else ():
-            present_names = present_names | {f"{source.url}/{name}" for name in self._list(source)}
+            present_names = present_names | {f"{source.url}/{name}" for name in self._list_names(source)}
         return sorted(names - present_names)
 
-    def _list(self, place: Place) -> frozenset[str]:
+    def _list_names(self, place: Place) -> frozenset[str]:
         if place.url not in self._listed:
             self._listed[place.url] = frozenset(entry.key for entry in place.entries())
         return self._listed[place.url]
 
 
-def _names_of(add: Add, place: Place) -> Iterator[str]:
+def _list_file_names(add: Add, place: Place) -> Iterator[str]:
     yield name_inside(add.path, place)
     vector = add.deletion_vector
     if vector is not None and vector.storage_type == "u":

@@ -51,7 +51,7 @@ def needed_folders(
         location = normalise_location(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
-        needs[location].take(content)
+        needs[location].note_table(content)
         for source in () if finder is None else finder.find(content):
             clones.setdefault(source, set()).add(location)
     borrowers = {location: needs[location] for location in set().union(*clones.values())}
@@ -62,7 +62,7 @@ def needed_folders(
         problems += (
             f"the Delta table at {folder.location}: {problem}"
             for folder in (needed, *needed.borrowers)
-            if (problem := folder.settle())
+            if (problem := folder.read_needs())
         )
         yield NeededFolder(location, needed.files, needed.needs, _is_unique)
 
@@ -89,7 +89,7 @@ class _LogNeeds:
             if isinstance(name := parse_name(entry.key), CommitName)
         }
 
-    def take(self, content: DeltaTable) -> None:
+    def note_table(self, content: DeltaTable) -> None:
         """Learn what the table needs as one kept commit has it."""
         line = line_of(content)
         self._latest = max(self._latest, line.fork)
@@ -104,7 +104,7 @@ class _LogNeeds:
                 continue  # the log names it
             self._waiting.append((version, entry))
 
-    def settle(self) -> str:
+    def read_needs(self) -> str:
         """Read what the versions name, once; returns what stands against knowing it, if anything."""
         if self._is_settled:
             return ""
@@ -117,14 +117,14 @@ class _LogNeeds:
                     self._named.take_commit(self._place.url, byte.entry.name(byte.version), byte.data)
                     if not byte.entry.line:
                         reported.add(byte.version)
-            self._check(log, reported)
+            self._check_log(log, reported)
         except (InvalidLog, Damaged) as problem:
             self._is_clear = False
             return problem.message
         self._waiting = []
         return ""
 
-    def _check(self, log: LogCoverage, reported: set[int]) -> None:
+    def _check_log(self, log: LogCoverage, reported: set[int]) -> None:
         for version in sorted(self._rests_on - {-1}):
             unknown = (
                 missing_version

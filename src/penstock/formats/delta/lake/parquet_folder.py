@@ -128,18 +128,18 @@ def plan_folder(
     place: Place, partition_types: Mapping[str, str], properties: Mapping[str, str], progress: Progress
 ) -> FolderPlan:
     """What a table of the Parquet files of a folder would be. Raises as ``convert_folder``."""
-    entries = list(_data_entries(place))
+    entries = list(_list_data_entries(place))
     if not entries:
         raise InvalidRequest(f"there are no Parquet files below {place.url}", location=place.url)
-    names = _partition_names(place, entries)
+    names = _find_partition_names(place, entries)
     files: list[_FolderFile] = []
     with ThreadPoolExecutor(READERS) as threads:
         read = partial(_read_footer, place, has_partitions=bool(names))
         for file in threads.map(read, entries):
             files.append(file)
             progress("footers read", len(files))
-    columns = _common_columns(place, files, {name.lower() for name in names})
-    fields = (*columns, *_partition_fields(names, partition_types))
+    columns = _merge_columns(place, files, {name.lower() for name in names})
+    fields = (*columns, *_make_partition_fields(names, partition_types))
     metadata = Metadata(
         id="",
         schema_string=write_schema(StructType(fields)),
@@ -152,7 +152,7 @@ def plan_folder(
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _data_entries(place: Place) -> Iterator[BucketEntry]:
+def _list_data_entries(place: Place) -> Iterator[BucketEntry]:
     for entry in place.entries():
         if f"/{LOG}" in f"/{entry.key}":
             inner = entry.key.partition(LOG)[0].rstrip("/")
@@ -176,7 +176,7 @@ def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _
         if end is None:
             raise InvalidRequest("the file is empty, or cannot be read")
         footer = pq.read_metadata(pa.BufferReader(end))
-        schema = _schema_of(footer)
+        schema = _make_schema(footer)
         leaves = leaves_in_footer(
             indexed_leaves(Metadata(id="", schema_string=write_schema(schema), partition_columns=()))
         )
@@ -198,34 +198,37 @@ def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _
     return _FolderFile(output, schema)
 
 
-def _schema_of(footer: Any) -> StructType:
+def _make_schema(footer: Any) -> StructType:
     """The columns of a file, all nullable. ``InvalidRequest`` names one that Delta readers do not read."""
     arrow = footer.schema.to_arrow_schema()
     has_int96 = any(footer.schema.column(at).physical_type == _INT96 for at in range(footer.num_columns))
     arrow = pa.schema(
-        [pa.field(field.name, _stored_type(field.type, field.name, has_int96)) for field in arrow]
+        [pa.field(field.name, _find_stored_type(field.type, field.name, has_int96)) for field in arrow]
     )
     schema = allow_nulls(make_schema(arrow))
     assert isinstance(schema, StructType)
     return schema
 
 
-def _stored_type(kind: Any, name: str, has_int96: bool) -> Any:
+def _find_stored_type(kind: Any, name: str, has_int96: bool) -> Any:
     """An Arrow type as files have it, if Delta's readers read it as it is stored."""
     kinds = pa.types
     if kinds.is_dictionary(kind):
-        return _stored_type(kind.value_type, name, has_int96)
+        return _find_stored_type(kind.value_type, name, has_int96)
     if kinds.is_struct(kind):
         return pa.struct(
-            [pa.field(part.name, _stored_type(part.type, f"{name}.{part.name}", has_int96)) for part in kind]
+            [
+                pa.field(part.name, _find_stored_type(part.type, f"{name}.{part.name}", has_int96))
+                for part in kind
+            ]
         )
     if kinds.is_map(kind):
         return pa.map_(
-            _stored_type(kind.key_type, f"{name}.key", has_int96),
-            _stored_type(kind.item_type, f"{name}.value", has_int96),
+            _find_stored_type(kind.key_type, f"{name}.key", has_int96),
+            _find_stored_type(kind.item_type, f"{name}.value", has_int96),
         )
     if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
-        return pa.list_(_stored_type(kind.value_type, f"{name}.element", has_int96))
+        return pa.list_(_find_stored_type(kind.value_type, f"{name}.element", has_int96))
     if kinds.is_timestamp(kind) and kind.unit == "ns":
         if has_int96:
             return pa.timestamp("us", "UTC")
@@ -240,7 +243,7 @@ def _stored_type(kind: Any, name: str, has_int96: bool) -> Any:
 # -- columns -----------------------------------------------------------------------------------------------
 
 
-def _common_columns(place: Place, files: Iterable[_FolderFile], partitions: set[str]) -> tuple[Field, ...]:
+def _merge_columns(place: Place, files: Iterable[_FolderFile], partitions: set[str]) -> tuple[Field, ...]:
     """The columns of all files, those of later files behind. A file without one has nulls there."""
     columns: dict[str, tuple[Field, str]] = {}
     for file in files:
@@ -251,7 +254,7 @@ def _common_columns(place: Place, files: Iterable[_FolderFile], partitions: set[
             if first.name != field.name or first.type != field.type:
                 raise InvalidRequest(
                     f"the files at {place.url} have incompatible columns: '{first.name}' is "
-                    f"{_describe(first)} in {where}, but '{field.name}' is {_describe(field)} in "
+                    f"{_describe_field(first)} in {where}, but '{field.name}' is {_describe_field(field)} in "
                     f"{file.output.name}\n  Rewrite one of the files with the column name and type of the "
                     "other.",
                     column=field.name,
@@ -261,11 +264,11 @@ def _common_columns(place: Place, files: Iterable[_FolderFile], partitions: set[
     return tuple(field for field, _ in columns.values())
 
 
-def _describe(field: Field) -> str:
+def _describe_field(field: Field) -> str:
     return field.type if isinstance(field.type, str) else write_schema(StructType((field,)))
 
 
-def _partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str, ...]:
+def _find_partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str, ...]:
     """The partition columns that folders name, in the same order for every file."""
     first: tuple[tuple[str, ...], str] | None = None
     for entry in entries:
@@ -290,7 +293,7 @@ def _partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str,
     return first[0]
 
 
-def _partition_fields(names: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Field]:
+def _make_partition_fields(names: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Field]:
     if unknown := [name for name in types if name not in names]:
         found = ", ".join(names) or "none"
         raise InvalidRequest(

@@ -28,12 +28,12 @@ class DeltaSync:
 
     def resync(self, key: Key) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
-        resynced = self._logs.resync(key, self._table_request(key), **how)
+        resynced = self._logs.resync(key, self._make_table_request(key), **how)
         return None if resynced.is_in_sync else _make_answer(resynced)
 
     def bring_back(self, key: Key, before: DeltaTable) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
-        resynced = self._logs.resync_dropped(key, before, self._table_request(key), **how)
+        resynced = self._logs.resync_dropped(key, before, self._make_table_request(key), **how)
         return None if resynced is None else _make_answer(resynced)
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
@@ -45,11 +45,11 @@ class DeltaSync:
             return None
         key = free_key(name)
         resynced = self._logs.resync_unknown(
-            key, place.location, self._table_request(key), dry_run=self._call.dry_run
+            key, place.location, self._make_table_request(key), dry_run=self._call.dry_run
         )
         return None if resynced is None else _make_answer(resynced)
 
-    def _table_request(self, key: Key) -> TableRequest:
+    def _make_table_request(self, key: Key) -> TableRequest:
         return TableRequest(resync_meta(key, self._call))
 
 

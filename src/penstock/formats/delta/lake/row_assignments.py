@@ -74,7 +74,7 @@ class RowAssignment:
             for path, value in self._values.items()
         }
         arrays = [
-            _assign(
+            _assign_column(
                 field,
                 before.column(field.name) if field.name in self._kept else None,
                 values,
@@ -126,7 +126,7 @@ def find_path(name: str, schema: StructType) -> tuple[Path, Field]:
     return tuple(path), field
 
 
-def _assign(field: Field, old: Any, values: Mapping[Path, Any], path: Path, frames: RowFrames) -> Any:
+def _assign_column(field: Field, old: Any, values: Mapping[Path, Any], path: Path, frames: RowFrames) -> Any:
     """A column with new values for it, or for parts of it; a struct that is assigned in part is there."""
     if path in values:
         return values[path]
@@ -135,7 +135,7 @@ def _assign(field: Field, old: Any, values: Mapping[Path, Any], path: Path, fram
     children, fields = [], []
     for part in field.type.fields:
         inside = None if old is None else pc.struct_field(old, part.name)
-        array = _assign(part, inside, values, (*path, part.name), frames)
+        array = _assign_column(part, inside, values, (*path, part.name), frames)
         children.append(array)
         fields.append(pa.field(part.name, array.type))
     return pa.StructArray.from_arrays(children, fields=fields)

@@ -41,7 +41,7 @@ def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[Stat
             names = [change.name for change in changes]
             tables.unset_properties(key, names, if_exists=True, branch=branch)
         case "AddColumn":
-            fields = [_new_field(key, change) for change in changes]
+            fields = [_make_new_field(key, change) for change in changes]
             schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
             tables.add_columns(key, schema, branch=branch)
         case "RenameColumn" if len(changes) == 1:
@@ -58,7 +58,7 @@ def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[Stat
             raise InvalidRequest(f"'{key}' cannot be changed like that by SQL; lake.delta has further calls")
 
 
-def _new_field(key: Key, change: StatementChange) -> dict[str, Any]:
+def _make_new_field(key: Key, change: StatementChange) -> dict[str, Any]:
     if len(change.column) > 1 or change.position or change.default or not change.is_nullable:
         raise InvalidRequest(
             f"columns are added to '{key}' at the end, without NOT NULL and DEFAULT; lake.delta has further "

@@ -65,7 +65,7 @@ class DeltaSweep:
         """Where the tables are that were asked for, sorted."""
         return [
             location
-            for location, (key, _, _) in sorted(self._managed_tables().items())
+            for location, (key, _, _) in sorted(self._find_managed_tables().items())
             if location > self._call.after and self._call.key in (None, key)
         ]
 
@@ -74,16 +74,16 @@ class DeltaSweep:
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
-        managed = self._managed_tables()
+        managed = self._find_managed_tables()
         group: list[RetainedFiles] = []
         for location in locations:
             if location in managed:
                 key, content, is_default = managed[location]
                 group.append(RetainedFiles(self._parts, key, content, is_default=is_default))
             if sum(len(retained.named) for retained in group) >= NAMED_AT_ONCE:
-                yield from self._sweep(group)
+                yield from self._sweep_tables(group)
                 group = []
-        yield from self._sweep(group)
+        yield from self._sweep_tables(group)
 
     def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
         """Sweep folders of tables that were never created, at most so many."""
@@ -93,16 +93,16 @@ class DeltaSweep:
     def needs_of_one(self) -> DeltaNeeds:
         """What is needed of the table that was asked for. Raises what stands against knowing it."""
         (location,) = self.locations()
-        key, content, is_default = self._managed_tables()[location]
+        key, content, is_default = self._find_managed_tables()[location]
         word = RetainedFiles(self._parts, key, content, is_default=is_default)
         look = self._make_retained_reader([word])
-        look.once()
-        look.check(word)
+        look.read_once()
+        look.require_complete(word)
         return self._find_needs(word, look)
 
     # -- which tables --------------------------------------------------------------------------------------
 
-    def _managed_tables(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
+    def _find_managed_tables(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
         """The tables that the lake owns, by location: of the default branch, or else of any other reference.
 
         One that was released belongs to the file system, whatever an older branch has of it, and one that is
@@ -128,7 +128,7 @@ class DeltaSweep:
 
     # -- sweeping ------------------------------------------------------------------------------------------
 
-    def _sweep(self, words: Sequence[RetainedFiles]) -> Iterator[SweptTable]:
+    def _sweep_tables(self, words: Sequence[RetainedFiles]) -> Iterator[SweptTable]:
         """Sweep some tables, whose logs have been read, one after the other."""
         if not words:
             return
@@ -141,7 +141,7 @@ class DeltaSweep:
 
     def _sweep_table(self, retained: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
         tally, problem = SweepTally(), ""
-        look.once()
+        look.read_once()
         try:
             self._engine.sweep_folder(
                 _Folder(self._kernel, retained, look, self._find_needs(retained, look)), tally
@@ -152,7 +152,7 @@ class DeltaSweep:
 
     def _find_needs(self, retained: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
         return DeltaNeeds(
-            named=_NamedByAnybody(retained, look.clone_needs),
+            named=_AnyReferencedFiles(retained, look.clone_needs),
             beside=retained.beside,
             published=retained.published,
             data_us=self._data_us,
@@ -171,14 +171,14 @@ class _Folder:
         self._meter, self._word, self._look, self._needs = kernel.meter, retained, look, needs
 
     def gather_references(self) -> None:
-        self._look.check(self._word)
+        self._look.require_complete(self._word)
 
     def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
         return judge(listing(self._word.place, ""), self._needs)
 
     def gather_new_references(self) -> None:
-        self._look.again()
-        self._look.check(self._word)
+        self._look.read_again()
+        self._look.require_complete(self._word)
 
     def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         return SweepDecision.KEPT if is_needed(candidate, self._needs) else candidate.fate
@@ -194,7 +194,7 @@ class _Folder:
         self._word.place.tidy(self._needs.scratch_us)
 
 
-class _NamedByAnybody:
+class _AnyReferencedFiles:
     """The files that retained versions of a table reference, and those of its clones."""
 
     def __init__(self, retained: RetainedFiles, clone_needs: CloneNeeds) -> None:
@@ -211,28 +211,28 @@ class _RetainedFilesReader:
 
     def __init__(self, clone_needs: CloneNeeds, words: Sequence[RetainedFiles]) -> None:
         self.clone_needs = clone_needs
-        self._words = {_folder_of(word.content): word for word in words}
+        self._words = {_get_folder(word.content): word for word in words}
         self._is_begun = False
 
-    def once(self) -> None:
+    def read_once(self) -> None:
         """Look, unless that was done: the tables of a group are looked at together before the first one."""
         if not self._is_begun:
-            self.again()
+            self.read_again()
             self._is_begun = True
 
-    def again(self) -> None:
+    def read_again(self) -> None:
         for content in self.clone_needs.unseen():
-            if (word := self._words.get(_folder_of(content))) is not None:
+            if (word := self._words.get(_get_folder(content))) is not None:
                 word.take(content)
         for word in self._words.values():
             word.settle()
 
-    def check(self, retained: RetainedFiles) -> None:
+    def require_complete(self, retained: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
-        self.clone_needs.neighbours.check_location(_folder_of(retained.content))
+        self.clone_needs.neighbours.check_location(_get_folder(retained.content))
         self.clone_needs.check(retained.content.location)
         retained.check()
 
 
-def _folder_of(content: DeltaTable) -> str:
+def _get_folder(content: DeltaTable) -> str:
     return content.location.rstrip("/")

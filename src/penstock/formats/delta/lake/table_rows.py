@@ -46,7 +46,7 @@ class DeltaTableRows(TableRows):
         return self._snapshot.num_rows
 
     def list_parts(self) -> Iterator[StoredRowPart]:
-        return (StoredRowPart(_identify(file), file) for file in files(self._noted_snapshot))
+        return (StoredRowPart(_identify_file(file), file) for file in files(self._noted_snapshot))
 
     def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         chosen = [part.source for part in parts]
@@ -62,7 +62,7 @@ class DeltaTableRows(TableRows):
         }
 
 
-def _identify(file: Add) -> Hashable:
+def _identify_file(file: Add) -> Hashable:
     """A file's rows: those of its path without those that its deletion vector names."""
     vector = file.deletion_vector
     values = tuple(sorted(file.partition_values.items()))

@@ -73,9 +73,9 @@ def append_all(
     if earlier is not None:
         return earlier
     with _TableWrite(lake) as writing:
-        written = [writing.commit_of(table, data, None) for table, data in tables]
+        written = [writing.make_commit(table, data, None) for table, data in tables]
         ratified = writing.commit_with_retries(written, named, description, idempotency_key)
-    writing.compact(ratified)
+    writing.compact_if_due(ratified)
     return ratified
 
 
@@ -99,9 +99,9 @@ def overwrite(
     if (earlier := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
         return earlier
     with _TableWrite(table.lake) as writing:
-        written = writing.commit_of(table, data, lambda metadata: parts_of(metadata, chosen, where))
+        written = writing.make_commit(table, data, lambda metadata: parts_of(metadata, chosen, where))
         ratified = writing.commit_with_retries((written,), branch, description, idempotency_key)
-    writing.compact(ratified)
+    writing.compact_if_due(ratified)
     return ratified
 
 
@@ -122,7 +122,7 @@ class _TableWrite:
     def __exit__(self, *raised: Any) -> None:
         self._refused.__exit__(*raised)
 
-    def commit_of(
+    def make_commit(
         self, table: Table, data: Any, replaces: Callable[[Metadata], tuple[TablePart, ...]] | None
     ) -> TableCommit:
         """Write rows to files of the table, and return the commit that makes them part of it."""
@@ -177,7 +177,7 @@ class _TableWrite:
                 tables = numbered
         return commit_tables(self._lake, tables, branch, description, idempotency_key)
 
-    def compact(self, ratified: TableCommitResult) -> None:
+    def compact_if_due(self, ratified: TableCommitResult) -> None:
         """Put small files together in the tables that ask for it, if there are many by now."""
         for landed in ratified.tables:
             if landed.key in self._compacted:

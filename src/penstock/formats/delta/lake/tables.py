@@ -140,7 +140,7 @@ class DeltaTables(TableAlterations):
             Metadata(id="", schema_string=schema, partition_columns=(), configuration=requested_properties)
         )
         schema, properties = about.schema_string, dict(about.configuration)
-        actions, features = _clustering_of(schema, (columns,) if isinstance(columns, str) else columns)
+        actions, features = _make_clustering(schema, (columns,) if isinstance(columns, str) else columns)
         return CreateTable(
             key=Key.parse(key),
             schema=schema,
@@ -483,7 +483,7 @@ class DeltaTables(TableAlterations):
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
 
 
-def _clustering_of(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+def _make_clustering(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The action by which a new table is clustered, and the properties that ask for the features it takes."""
     if not names:
         return None, {}

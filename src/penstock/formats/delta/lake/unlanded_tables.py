@@ -71,7 +71,7 @@ class UnlandedTableSweeper:
         lake = read_description(kernel.store)
         self._lake_id, self._warehouse = lake.id, lake.warehouse
         self._places, self._tables = parts.places, parts.owner.tables
-        self._known = _KnownTables(CloneNeeds(kernel, parts), self._tables, lake.warehouse)
+        self._known = _ReferencedTables(CloneNeeds(kernel, parts), self._tables, lake.warehouse)
         # Where there is no log, whatever is staged is of no use to anybody.
         self._needs = DeltaNeeds(
             named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us
@@ -91,7 +91,7 @@ class UnlandedTableSweeper:
                 raise
             except PenstockError as error:
                 problem = error.message
-            if not self._known.has(unlanded.table):
+            if not self._known.has_table(unlanded.table):
                 answer = engine.make_swept_table(
                     Key(str(unlanded.table)), unlanded.place.location, tally, problem
                 )
@@ -117,8 +117,8 @@ class UnlandedTableSweeper:
                 table for name in names if (table := parse_table_of_place(name)) and name == str(table)
             ]
         if identities:
-            self._known.look()
-        yield from (table for table in identities if not self._known.has(table))
+            self._known.read_new_commits()
+        yield from (table for table in identities if not self._known.has_table(table))
 
     def _judge_folder(
         self, table: UUID, place: Place, entries: Sequence[BucketEntry]
@@ -140,7 +140,7 @@ class UnlandedTableSweeper:
 class _UnlandedFolder:
     """The folder of such a table, as the engine sweeps it: all of it or nothing."""
 
-    def __init__(self, unlanded: UnlandedTable, known: _KnownTables, engine: SweepEngine) -> None:
+    def __init__(self, unlanded: UnlandedTable, known: _ReferencedTables, engine: SweepEngine) -> None:
         self._unlanded, self._known, self._engine = unlanded, known, engine
 
     def gather_references(self) -> None:
@@ -151,10 +151,10 @@ class _UnlandedFolder:
         return (JudgedFile(entry, SweepDecision.DATA) for entry in files)
 
     def gather_new_references(self) -> None:
-        self._known.look()
+        self._known.read_new_commits()
 
     def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
-        return SweepDecision.KEPT if self._known.has(self._unlanded.table) else candidate.fate
+        return SweepDecision.KEPT if self._known.has_table(self._unlanded.table) else candidate.fate
 
     def delete_files(self, files: Sequence[JudgedFile]) -> None:
         self._unlanded.place.delete([file.entry.key for file in files])
@@ -162,13 +162,13 @@ class _UnlandedFolder:
     def tidy_after_sweep(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
         if self._engine.removes_fate(SweepDecision.DATA) and not tally.has_remaining_files:
-            self._known.look()
-            if not self._known.has(self._unlanded.table):
+            self._known.read_new_commits()
+            if not self._known.has_table(self._unlanded.table):
                 self._unlanded.place.delete([self._unlanded.entries[-1].key])
                 self._unlanded.place.prune()
 
 
-class _KnownTables:
+class _ReferencedTables:
     """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is; or
     whose files a clone has."""
 
@@ -176,13 +176,13 @@ class _KnownTables:
         self._kept, self._tables, self._warehouse = clone_needs, tables, warehouse
         self._names: set[str] = set()
 
-    def look(self) -> None:
+    def read_new_commits(self) -> None:
         for content in self._kept.unseen():
             self._names.update(content.location.lower().split("/"), (str(content.id),))
         for source in self._kept.sources:
             self._names.update(source.lower().split("/"))
 
-    def has(self, table: UUID) -> bool:
+    def has_table(self, table: UUID) -> bool:
         is_near = self._kept.neighbours.is_near(make_own_place(self._warehouse, table))
         return is_near or str(table) in self._names or self._tables.is_known(table)
 

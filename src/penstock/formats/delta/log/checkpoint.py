@@ -130,7 +130,7 @@ class _ParquetFile:
             self._file = self._arrow.parquet.ParquetFile(
                 self._arrow.BufferReader(data), coerce_int96_timestamp_unit="us"
             )
-            self._columns = _columns_by_kind(self._file.schema_arrow)
+            self._columns = _group_columns_by_kind(self._file.schema_arrow)
 
     def state(self) -> Iterator[Action]:
         kinds: dict[str, type[Action]] = {
@@ -144,7 +144,7 @@ class _ParquetFile:
             for name, kind in kinds.items():
                 with self._name_file_in_errors():
                     rows = batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict")
-                    adds: list[Action] = [decoders.convert_value(_without_nulls(row), kind) for row in rows]
+                    adds: list[Action] = [decoders.convert_value(_drop_nulls(row), kind) for row in rows]
                 yield from adds
 
     def files(
@@ -152,12 +152,12 @@ class _ParquetFile:
     ) -> Iterator[FileActionT]:
         names = [field.name for field in msgspec.structs.fields(kind)]
         make: Callable[..., FileActionT] = (
-            _add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
+            _make_add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
         )
 
         def make_actions(rows: _CheckpointRows) -> Iterator[FileActionT]:
             columns = [rows.columns.get(name, _NOTHING) for name in names]
-            counting = rows.counting(newer)
+            counting = rows.mark_counting_rows(newer)
             if counting is not None:
                 columns = [compress(column, counting) for column in columns]
             return map(make, *columns)
@@ -172,8 +172,8 @@ class _ParquetFile:
         fields = {name: column for name, column in self._columns_of_kind(Add).items() if name in _KEY_FIELDS}
 
         def make_keys(rows: _CheckpointRows) -> Iterator[FileKey]:
-            counting = rows.counting(newer)
-            return rows.keys() if counting is None else compress(rows.keys(), counting)
+            counting = rows.mark_counting_rows(newer)
+            return rows.list_keys() if counting is None else compress(rows.list_keys(), counting)
 
         return chain.from_iterable(map(make_keys, self._read_action_rows(Add, fields, among)))
 
@@ -184,7 +184,7 @@ class _ParquetFile:
         if not fields:
             return
         name = ACTION_NAMES[kind]
-        fields = self._with_values(name, fields)
+        fields = self._select_columns_with_values(name, fields)
         required = [
             fields[field.name]
             for field in msgspec.structs.fields(kind)
@@ -197,8 +197,8 @@ class _ParquetFile:
             groups = self._groups_with_paths(name, fields["path"], search)
         for batch in self._read_batches([f"{name}.{column}" for column in fields.values()], groups):
             with self._name_file_in_errors():
-                rows = _rows_of(batch, name, required)
-                positions = None if search is None else search.find(rows.field(fields["path"]))
+                rows = _get_rows(batch, name, required)
+                positions = None if search is None else search.find_paths(rows.field(fields["path"]))
                 if not len(rows) or (positions is not None and not positions):
                     continue
                 if positions is not None:
@@ -211,22 +211,22 @@ class _ParquetFile:
             if search is not None and missing <= 0:
                 return
 
-    def _with_values(self, name: str, fields: dict[str, str]) -> dict[str, str]:
+    def _select_columns_with_values(self, name: str, fields: dict[str, str]) -> dict[str, str]:
         """The fields without deletion vectors, if no action of a kind has one: to decode nulls takes time,
         too."""
         column = fields.get("deletion_vector")
-        if column is None or _groups_with(self._file.metadata, {f"{name}.{column}"}):
+        if column is None or _find_row_groups_with(self._file.metadata, {f"{name}.{column}"}):
             return fields
         return {field: column for field, column in fields.items() if field != "deletion_vector"}
 
     def _groups_with_paths(self, name: str, column: str, search: _PathSearch) -> list[int]:
         """The groups of rows in which some paths are: of the others nothing else is decoded."""
         groups, missing = [], search.count
-        for group in _groups_with(self._file.metadata, {name}):
+        for group in _find_row_groups_with(self._file.metadata, {name}):
             matches = 0
             for batch in self._read_batches([f"{name}.{column}"], [group]):
                 with self._name_file_in_errors():
-                    matches += len(search.find(_rows_of(batch, name, [column]).field(column)))
+                    matches += len(search.find_paths(_get_rows(batch, name, [column]).field(column)))
             if matches:
                 groups.append(group)
                 missing -= matches
@@ -252,7 +252,9 @@ class _ParquetFile:
         """Batches of some columns, of all groups of rows that may have values there if none are given."""
         with self._name_file_in_errors():
             if groups is None:
-                groups = _groups_with(self._file.metadata, {column.partition(".")[0] for column in columns})
+                groups = _find_row_groups_with(
+                    self._file.metadata, {column.partition(".")[0] for column in columns}
+                )
             batches = self._file.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False)
         while True:
             with self._name_file_in_errors():
@@ -270,7 +272,7 @@ class _ParquetFile:
             raise _invalid_log_error(self._table, self._name, problem) from None
 
 
-def _groups_with(metadata: Any, columns: Set[str]) -> list[int]:
+def _find_row_groups_with(metadata: Any, columns: Set[str]) -> list[int]:
     """The groups of rows that may hold values of some columns, or of parts of them: what is known to be empty
     is not decoded."""
     beginnings = tuple(f"{column}." for column in columns)
@@ -293,7 +295,7 @@ def _may_hold_values(chunk: Any) -> bool:
     )
 
 
-def _columns_by_kind(schema: Any) -> dict[str, tuple[str, ...]]:
+def _group_columns_by_kind(schema: Any) -> dict[str, tuple[str, ...]]:
     """Per kind of action the fields that are there."""
     return {
         column.name: tuple(column.type.field(index).name for index in range(column.type.num_fields))
@@ -312,17 +314,17 @@ class _CheckpointRows:
         if vectors is not _NOTHING:
             self._vectors = [None if vector is None else vector.unique_id for vector in vectors]
 
-    def keys(self) -> Iterator[FileKey]:
+    def list_keys(self) -> Iterator[FileKey]:
         return map(FileKey._make, zip(self.paths, self._vectors, strict=False))
 
-    def counting(self, newer: NewerActions) -> list[bool] | None:
+    def mark_counting_rows(self, newer: NewerActions) -> list[bool] | None:
         """Which of them count; ``None`` if all do."""
         if newer.paths.isdisjoint(self.paths):
             return None
-        return [key.path not in newer.paths or not newer.has(key) for key in self.keys()]
+        return [key.path not in newer.paths or not newer.has(key) for key in self.list_keys()]
 
 
-def _rows_of(batch: Any, name: str, required: Iterable[str]) -> Any:
+def _get_rows(batch: Any, name: str, required: Iterable[str]) -> Any:
     """The actions of a kind in a batch. ``ValueError`` if one lacks what it must have."""
     rows = batch.column(name)
     rows = rows.drop_null() if rows.null_count else rows
@@ -345,7 +347,7 @@ class _PathSearch:
         """How many paths are looked for. Each is in a checkpoint once at most."""
         return len(self._among)
 
-    def find(self, paths: Any) -> list[int]:
+    def find_paths(self, paths: Any) -> list[int]:
         """The places in a column where one of them is."""
         if self._may_have_encoded(paths):
             decoded = _decode_paths(paths.to_pylist())
@@ -402,7 +404,7 @@ def _convert_column(field: str, column: Any) -> Sequence[Any] | repeat[None]:
     if field == "deletion_vector":
         return [None if value is None else decoders.convert_value(value, DeletionVector) for value in values]
     if field == "stats" and kind.startswith("struct<"):
-        return [None if value is None else _STATS.encode(_without_nulls(value)).decode() for value in values]
+        return [None if value is None else _STATS.encode(_drop_nulls(value)).decode() for value in values]
     return values
 
 
@@ -419,7 +421,7 @@ def _convert_maps(column: Any) -> list[dict[str, str | None] | None]:
     ]
 
 
-def _add(
+def _make_add(
     path: str,
     partition_values: Values,
     size: int,
@@ -448,10 +450,10 @@ def _add(
     )
 
 
-def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+def _drop_nulls(row: dict[str, Any]) -> dict[str, Any]:
     """A row as the log would have it: a field without a value is left out, at any depth."""
     return {
-        name: _without_nulls(value) if isinstance(value, dict) else value
+        name: _drop_nulls(value) if isinstance(value, dict) else value
         for name, value in row.items()
         if value is not None
     }

@@ -32,7 +32,7 @@ class CheckpointColumns:
 
     def __init__(self, kinds: Sequence[type[Action]], parsed: ParsedStatsColumns) -> None:
         self._parsed = parsed
-        fields = _action_fields()
+        fields = _list_action_fields()
         if not parsed.has_json:
             fields[Add].pop("stats")
         fields[Add].update(parsed.structs)
@@ -68,7 +68,7 @@ def _to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
-def _action_fields() -> dict[type[Action], dict[str, Any]]:
+def _list_action_fields() -> dict[type[Action], dict[str, Any]]:
     """Per kind of action its fields and their types. A tombstone has neither statistics nor tags here."""
     text, long, integer, truth = pa.string(), pa.int64(), pa.int32(), pa.bool_()
     texts, names = pa.map_(text, text), pa.list_(text)

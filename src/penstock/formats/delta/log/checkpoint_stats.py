@@ -46,9 +46,9 @@ class ParsedStatsColumns:
         self._bounds: Tree = {}
         self._counts: Tree = {}
         if properties.get(AS_STRUCT, "false").lower() == "true":
-            self._partitions = _partition_types(snapshot)
-            self._counts = _indexed_columns(snapshot)
-            self._bounds = _with_bounds(self._counts)
+            self._partitions = _list_partition_types(snapshot)
+            self._counts = _find_indexed_columns(snapshot)
+            self._bounds = _select_columns_with_bounds(self._counts)
         self.structs = self._make_struct_types() if self._partitions or self._counts else {}
         """The types of the columns, by their names."""
 
@@ -92,7 +92,7 @@ class ParsedStatsColumns:
             assert isinstance(kind, str)
             text = file.partition_values.get(name)
             try:
-                values[name] = _in_utc(parse_value(kind, text))
+                values[name] = _to_utc(parse_value(kind, text))
             except (ValueError, OverflowError) as problem:
                 raise InvalidLog(
                     f"the partition value {name} = {text!r} of {file.path} is not a valid {kind}: "
@@ -104,7 +104,7 @@ class ParsedStatsColumns:
         return values
 
 
-def _partition_types(snapshot: LogSnapshot) -> Tree:
+def _list_partition_types(snapshot: LogSnapshot) -> Tree:
     mapping = mapping_of(snapshot.metadata)
     fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
     return {
@@ -114,7 +114,7 @@ def _partition_types(snapshot: LogSnapshot) -> Tree:
     }
 
 
-def _indexed_columns(snapshot: LogSnapshot) -> Tree:
+def _find_indexed_columns(snapshot: LogSnapshot) -> Tree:
     """The columns that have statistics."""
     tree: Tree = {}
     for leaf in indexed_leaves(snapshot.metadata, clustering_columns(snapshot.domains)):
@@ -128,12 +128,12 @@ def _indexed_columns(snapshot: LogSnapshot) -> Tree:
     return tree
 
 
-def _with_bounds(tree: Tree) -> Tree:
+def _select_columns_with_bounds(tree: Tree) -> Tree:
     """The columns whose values have a least and a greatest."""
     bounds: Tree = {}
     for name, kind in tree.items():
         if isinstance(kind, dict):
-            if inner := _with_bounds(kind):
+            if inner := _select_columns_with_bounds(kind):
                 bounds[name] = inner
         elif kind in _BOUNDED or DECIMAL.fullmatch(kind):
             bounds[name] = kind
@@ -169,12 +169,12 @@ def _parse_statistic(kind: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | dict | list):
         return None
     try:
-        return _in_utc(parse_value(kind, str(value)))
+        return _to_utc(parse_value(kind, str(value)))
     except (ValueError, OverflowError):
         return None
 
 
-def _in_utc(value: Any) -> Any:
+def _to_utc(value: Any) -> Any:
     """Times as they are stored: those with a zone in UTC."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC)

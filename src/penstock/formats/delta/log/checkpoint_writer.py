@@ -85,7 +85,7 @@ def write_checkpoint(
     if has_checkpoint(place, version) and not anew:
         return None
     made = _CheckpointBuild(place, snapshot, now_ms, anew=anew)
-    name = made.v2() if has_v2_policy(snapshot) else made.classic()
+    name = made.write_v2() if has_v2_policy(snapshot) else made.write_classic()
     if name is None:
         return None
     last = LastCheckpoint(
@@ -132,38 +132,40 @@ class _CheckpointBuild:
         self.actions = 0
         self.size_bytes = 0
 
-    def classic(self) -> str | None:
+    def write_classic(self) -> str | None:
         """All in one file; its name, ``None`` if somebody else was faster."""
         name = str(ClassicName(self._snapshot.version))
-        data = self._write_parquet((*STATE, *FILES), chain(self._state_actions(), self._file_actions()))
+        data = self._write_parquet(
+            (*STATE, *FILES), chain(self._list_state_actions(), self._list_file_actions())
+        )
         if self._anew:
             self._place.put(name, data)
             return name
         return name if self._place.create(name, data) else None
 
-    def v2(self) -> str | None:
+    def write_v2(self) -> str | None:
         """Files in sidecars. One that is left behind when this ends early is deleted by a later cleanup."""
         version = self._snapshot.version
         sidecars: list[Action] = []
-        for files in _runs_of(self._file_actions(), SIDECAR_ROWS):
+        for files in _split_into_runs(self._list_file_actions(), SIDECAR_ROWS):
             path = f"{uuid4()}.parquet"
             data = self._write_parquet(FILES, files)
             self._place.create(SIDECARS + path, data)
             sidecars.append(Sidecar(path=path, size_in_bytes=len(data), modification_time=self._now_ms))
         name = str(UuidName(version, uuid4(), "parquet"))
-        state: list[Action] = [CheckpointMetadata(version=version), *self._state_actions(), *sidecars]
+        state: list[Action] = [CheckpointMetadata(version=version), *self._list_state_actions(), *sidecars]
         return name if self._place.create(name, self._write_parquet((*STATE_V2, *FILES), state)) else None
 
-    def _state_actions(self) -> Iterator[Action]:
+    def _list_state_actions(self) -> Iterator[Action]:
         yield self._snapshot.protocol
         yield self._snapshot.metadata
         kept_ms = duration_ms(self._snapshot.properties, TRANSACTION_RETENTION)
         for _, txn in sorted(self._snapshot.transactions.items()):
-            if not self._is_over(txn, kept_ms):
+            if not self._is_overtaken(txn, kept_ms):
                 yield txn
         yield from (domain_metadata for _, domain_metadata in sorted(self._snapshot.domains.items()))
 
-    def _file_actions(self) -> Iterator[Action]:
+    def _list_file_actions(self) -> Iterator[Action]:
         for file in self._snapshot.files():
             self.totals.count(file.size)
             yield file
@@ -171,10 +173,12 @@ class _CheckpointBuild:
             return
         kept_ms = duration_ms(self._snapshot.properties, TOMBSTONE_RETENTION)
         yield from (
-            tombstone for tombstone in self._snapshot.tombstones() if not self._is_over(tombstone, kept_ms)
+            tombstone
+            for tombstone in self._snapshot.tombstones()
+            if not self._is_overtaken(tombstone, kept_ms)
         )
 
-    def _is_over(self, txn: Txn | Remove, kept_ms: int | None) -> bool:
+    def _is_overtaken(self, txn: Txn | Remove, kept_ms: int | None) -> bool:
         """Whether its time is over. A tombstone without a time is, a transaction without one never."""
         since_ms = txn.last_updated if isinstance(txn, Txn) else txn.deletion_timestamp or 0
         return kept_ms is not None and since_ms is not None and since_ms < self._now_ms - kept_ms
@@ -209,7 +213,7 @@ def _batch_actions(actions: Iterable[Action]) -> Iterator[list[Action]]:
             yield batch
 
 
-def _runs_of(items: Iterator[Item], count: int) -> Iterator[Iterator[Item]]:
+def _split_into_runs(items: Iterator[Item], count: int) -> Iterator[Iterator[Item]]:
     """Items in runs of so many, none of which is empty; each must be used up before the next."""
     for first in items:
         yield chain([first], islice(items, count - 1))

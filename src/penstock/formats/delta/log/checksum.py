@@ -76,19 +76,19 @@ def write_checksum(place: Place, snapshot: LogSnapshot, totals: FileTotals | Non
 def json_checksum(value: Mapping[str, Any]) -> str:
     """The hash of a JSON object, however it is written down; a ``checksum`` in it does not count."""
     counted = {name: entry for name, entry in value.items() if name != "checksum"}
-    leaves = sorted(_flatten((), counted), key=lambda leaf: leaf[0].encode())
+    leaves = sorted(_flatten_json((), counted), key=lambda leaf: leaf[0].encode())
     return md5(
         ",".join(f"{path}={text}" for path, text in leaves).encode(), usedforsecurity=False
     ).hexdigest()
 
 
-def _flatten(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+def _flatten_json(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _flatten((*path, _quote_text(name)), inner)
+            yield from _flatten_json((*path, _quote_text(name)), inner)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            yield from _flatten((*path, str(index)), inner)
+            yield from _flatten_json((*path, str(index)), inner)
     else:
         text = _quote_text(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
         yield "+".join(path), text

@@ -70,7 +70,7 @@ def plan_cleanup(
     ``InvalidRequest`` if the table's retention cannot be understood.
     """
     listed = place.list(LOG)
-    checkpoint = _cut(place.url, listed, properties, min(published, keep_from), now_ms)
+    checkpoint = _find_cut_checkpoint(place.url, listed, properties, min(published, keep_from), now_ms)
     older = [] if checkpoint is None else [*older_files(listed, checkpoint.version)]
     if any(entry.modified_us <= pinned_us for entry in older):
         older = []
@@ -80,7 +80,11 @@ def plan_cleanup(
     old_us = (now_ms - grace_ms) * 1000
     entries = [
         *older,
-        *(entry for entry in _superseded_commits(listed, published, old_us) if entry.modified_us > pinned_us),
+        *(
+            entry
+            for entry in _list_superseded_commits(listed, published, old_us)
+            if entry.modified_us > pinned_us
+        ),
     ]
     gone = {entry.key for entry in entries}
     sidecars = unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
@@ -99,7 +103,7 @@ def remove(place: Place, names: Sequence[str]) -> None:
     place.delete([name for name in names if not isinstance(parse_name(name), CommitName)])
 
 
-def _cut(
+def _find_cut_checkpoint(
     table: str, listed: Sequence[BucketEntry], properties: Mapping[str, str], newest: int, now_ms: int
 ) -> Checkpoint | None:
     """The checkpoint before which all may go; ``None`` without one, or if the table wants to keep all."""
@@ -149,7 +153,9 @@ def older_files(listed: Sequence[BucketEntry], first_version: int) -> Iterator[B
                 yield entry
 
 
-def _superseded_commits(listed: Sequence[BucketEntry], published: int, old_us: int) -> Iterator[BucketEntry]:
+def _list_superseded_commits(
+    listed: Sequence[BucketEntry], published: int, old_us: int
+) -> Iterator[BucketEntry]:
     """Staged commits of versions that are in the log already."""
     for entry in listed:
         if is_superseded(entry.key, published) and entry.modified_us < old_us:

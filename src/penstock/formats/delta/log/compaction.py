@@ -23,11 +23,11 @@ def compact(place: Place, first_version: int, last_version: int) -> str | None:
     name = str(CompactionName(first_version, last_version))
     if place.size(name) is not None:
         return None
-    data = b"".join(_lines_in_force(place, first_version, last_version))
+    data = b"".join(_list_lines_in_force(place, first_version, last_version))
     return name if place.create(name, data) else None
 
 
-def _lines_in_force(place: Place, first_version: int, last_version: int) -> Iterator[bytes]:
+def _list_lines_in_force(place: Place, first_version: int, last_version: int) -> Iterator[bytes]:
     """The lines that still count after the last commit, oldest first. Lines stay the bytes that they are.
 
     Removed files and removed domains stay too: they may be about what lies before the first commit.

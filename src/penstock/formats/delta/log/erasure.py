@@ -58,7 +58,7 @@ def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> 
         # Others of this version, in parts or under names of their own, have tombstones.
         old += [
             own_checkpoint
-            for own_checkpoint in _own_checkpoints(place, first_version)
+            for own_checkpoint in _list_own_checkpoints(place, first_version)
             if own_checkpoint.key != fresh
         ]
     old += earlier_files(place, first_version)
@@ -113,7 +113,7 @@ def _is_staged_before(name: str, first_version: int) -> bool:
     return isinstance(staged_name, StagedName) and staged_name.version < first_version
 
 
-def _own_checkpoints(place: Place, first_version: int) -> Sequence[BucketEntry]:
+def _list_own_checkpoints(place: Place, first_version: int) -> Sequence[BucketEntry]:
     """All that is a checkpoint of the version, or a part of one."""
     uuid_names = (
         (entry, parse_name(entry.key)) for entry in place.list(LOG) if not entry.key.startswith(SIDECARS)

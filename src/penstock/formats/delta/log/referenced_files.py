@@ -70,7 +70,7 @@ class DeltaNamedFiles:
         self._add_path(key.path)
         if key.vector is None or key.vector.startswith(VECTOR_INLINE):
             return
-        names = [*_vector_names(key.vector)]
+        names = [*_list_vector_names(key.vector)]
         if not names:
             raise InvalidLog(f"the deletion vector {key.vector!r} of {key.path} names no file", file=key.path)
         for name in names:
@@ -118,7 +118,7 @@ def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> 
         for log_file in listed
         if isinstance(uuid_name := parse_name(log_file.name), CommitName)
     }
-    covered, checkpoints = _readable_versions(commits, _checkpoint_versions(place.url, listed))
+    covered, checkpoints = _find_readable_versions(commits, _checkpoint_versions(place.url, listed))
     for version in checkpoints:
         snapshot = load_snapshot(files, version)
         for key in snapshot.file_keys():
@@ -142,7 +142,9 @@ def _checkpoint_versions(table: str, listed: Iterable[LogFile]) -> set[int]:
     return {whole_checkpoint.version for whole_checkpoint in whole_checkpoints(table, listed)}
 
 
-def _readable_versions(commits: Iterable[int], checkpoints: set[int]) -> tuple[tuple[range, ...], list[int]]:
+def _find_readable_versions(
+    commits: Iterable[int], checkpoints: set[int]
+) -> tuple[tuple[range, ...], list[int]]:
     """The ranges of versions that can be read, and the checkpoints that are needed for it."""
     readable, needed = set(commits), list[int]()
     runs: list[range] = []
@@ -170,7 +172,7 @@ def _normalise_name(name: str) -> str:
     return name
 
 
-def _vector_names(vector: str) -> Iterator[str]:
+def _list_vector_names(vector: str) -> Iterator[str]:
     """The file of a vector, from its unique id, which may end with an offset, as may the name itself: then
     both are meant."""
     kind, text = vector[:1], vector[1:]

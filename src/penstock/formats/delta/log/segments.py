@@ -78,16 +78,16 @@ def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
     """
     hint = read_hint(files)
     if hint is not None and (version is None or hint <= version):
-        listing = _Listing(files.url, files.list(before_version(hint)))
+        listing = _LogListing(files.url, files.list(before_version(hint)))
         if listing.checkpoint_for(version) is not None:
-            return listing.segment(version)
+            return listing.make_segment(version)
     for count in NEAR_VERSIONS:
         if hint is not None and version is not None and count <= version < hint:
             near = files.list(before_version(version - count), before_version(version + 1))
-            listing = _Listing(files.url, near)
-            if listing.has(version) and listing.checkpoint_for(version) is not None:
-                return listing.segment(version)
-    return _Listing(files.url, files.list("")).segment(version)
+            listing = _LogListing(files.url, near)
+            if listing.has_version(version) and listing.checkpoint_for(version) is not None:
+                return listing.make_segment(version)
+    return _LogListing(files.url, files.list("")).make_segment(version)
 
 
 def find_versions(table: str, listed: Iterable[LogFile]) -> range:
@@ -95,19 +95,19 @@ def find_versions(table: str, listed: Iterable[LogFile]) -> range:
 
     ``TableNotFound`` if it holds nothing.
     """
-    return _Listing(table, listed).versions
+    return _LogListing(table, listed).versions
 
 
 def whole_checkpoints(table: str, listed: Iterable[LogFile]) -> tuple[Checkpoint, ...]:
     """The checkpoints of which all files are there, oldest first."""
-    return _Listing(table, listed).checkpoints
+    return _LogListing(table, listed).checkpoints
 
 
-class _Hint(msgspec.Struct):
+class _LastCheckpointHint(msgspec.Struct):
     version: int
 
 
-_HINT: Final = get_json_decoder(_Hint)
+_HINT: Final = get_json_decoder(_LastCheckpointHint)
 
 
 def read_hint(files: TableFiles) -> int | None:
@@ -120,7 +120,7 @@ def read_hint(files: TableFiles) -> int | None:
     return version if 0 <= version <= VERSION_MAX else None
 
 
-class _Found(NamedTuple):
+class _FoundSegment(NamedTuple):
     name: CheckpointName
     text: str
 
@@ -133,14 +133,14 @@ class _SegmentStep(NamedTuple):
     name: str
 
 
-class _Listing:
+class _LogListing:
     """What there is in a log, or in the part of it that was listed."""
 
     def __init__(self, table: str, listed: Iterable[LogFile]) -> None:
         self._table = table
         self._commits: set[int] = set()
         self._compactions: dict[int, list[int]] = defaultdict(list)
-        files_by_version: dict[int, list[_Found]] = defaultdict(list)
+        files_by_version: dict[int, list[_FoundSegment]] = defaultdict(list)
         for file in listed:
             match parse_name(file.name):
                 case CommitName(version):
@@ -148,10 +148,10 @@ class _Listing:
                 case CompactionName(first, last):
                     self._compactions[first].append(last)
                 case ClassicName() | PartName() | UuidName() as name if file.size > 0:
-                    files_by_version[name.version].append(_Found(name, file.name))
-        self._checkpoints = _complete(files_by_version)
+                    files_by_version[name.version].append(_FoundSegment(name, file.name))
+        self._checkpoints = _select_complete_checkpoints(files_by_version)
 
-    def has(self, version: int) -> bool:
+    def has_version(self, version: int) -> bool:
         return version in self._commits or version in self._checkpoints
 
     def checkpoint_for(self, version: int | None) -> Checkpoint | None:
@@ -177,10 +177,10 @@ class _Listing:
         starts = [checkpoint for checkpoint in self._checkpoints if checkpoint >= first]
         return range(0 if first < 0 else min(starts, default=latest), latest + 1)
 
-    def segment(self, version: int | None) -> LogSegment:
+    def make_segment(self, version: int | None) -> LogSegment:
         latest = self.versions[-1]
         if version is not None and not 0 <= version <= latest:
-            raise self._not_found(version, f"the newest one is {latest}")
+            raise self._make_not_found_error(version, f"the newest one is {latest}")
         target_version = latest if version is None else version
         checkpoint = self.checkpoint_for(target_version)
         return LogSegment(
@@ -198,7 +198,7 @@ class _Listing:
             if version not in steps:
                 continue
             count = steps[version].files + 1
-            for end, name in self._files_from(version, last):
+            for end, name in self._list_files_from(version, last):
                 if end + 1 not in steps or steps[end + 1].files > count:
                     steps[end + 1] = _SegmentStep(count, version, name)
         if last + 1 not in steps:
@@ -210,7 +210,7 @@ class _Listing:
             step = steps[step.start]
         return tuple(reversed(names))
 
-    def _files_from(self, version: int, last: int) -> Iterator[tuple[int, str]]:
+    def _list_files_from(self, version: int, last: int) -> Iterator[tuple[int, str]]:
         """The files that begin with a version: where each ends, and its name."""
         if version in self._commits:
             yield version, str(CommitName(version))
@@ -221,7 +221,7 @@ class _Listing:
     def _missing_file_error(self, version: int, version_to_read: int, is_first: bool) -> Exception:
         reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > version_to_read]
         if is_first and reachable:
-            return self._not_found(version_to_read, f"its log begins at version {min(reachable)}")
+            return self._make_not_found_error(version_to_read, f"its log begins at version {min(reachable)}")
         return LogGap(
             f"the log of {self._table} has a gap: {CommitName(version)} is missing\n  Version "
             f"{version_to_read} "
@@ -230,13 +230,13 @@ class _Listing:
             version=version,
         )
 
-    def _not_found(self, version: int, why: str) -> VersionNotFound:
+    def _make_not_found_error(self, version: int, why: str) -> VersionNotFound:
         return VersionNotFound(
             f"{self._table} has no version {version}: {why}", table=self._table, version=version
         )
 
 
-def _complete(found: Mapping[int, Sequence[_Found]]) -> dict[int, Checkpoint]:
+def _select_complete_checkpoints(found: Mapping[int, Sequence[_FoundSegment]]) -> dict[int, Checkpoint]:
     """One checkpoint per version, of those of which all files are there: fewest files first."""
     checkpoints = {}
     for version, files in found.items():

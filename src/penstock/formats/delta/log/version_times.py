@@ -28,15 +28,17 @@ def version_at(
     Times of versions that are not published yet are given with ``ratified``. ``VersionNotFound`` for a time
     before the first version that can still be read, or after the tip: it names the times of both.
     """
-    times = _Times(files, tip, ratified or {})
+    times = _VersionTimes(files, tip, ratified or {})
     first, last = times.first, tip.version
-    if not times.of(first) <= timestamp_ms <= times.of(last):
-        _refuse(tip.table, timestamp_ms, (first, times.of(first)), (last, times.of(last)))
+    if not times.get_time(first) <= timestamp_ms <= times.get_time(last):
+        _raise_no_version_error(
+            tip.table, timestamp_ms, (first, times.get_time(first)), (last, times.get_time(last))
+        )
     if times.start is not None and timestamp_ms >= times.start.timestamp_ms:
         versions = range(max(times.start.version, first), last + 1)
     else:
         versions = range(first, last + 1 if times.start is None else times.start.version)
-    return versions[bisect_right(versions, timestamp_ms, key=times.of) - 1]
+    return versions[bisect_right(versions, timestamp_ms, key=times.get_time) - 1]
 
 
 class _Start(NamedTuple):
@@ -46,11 +48,11 @@ class _Start(NamedTuple):
     timestamp_ms: int
 
 
-class _Times:
+class _VersionTimes:
     def __init__(self, files: TableFiles, tip: LogSnapshot, ratified: Mapping[int, int]) -> None:
         self._files, self._tip = files, tip
         self._known = dict(ratified)
-        self.start = _start(tip)
+        self.start = _find_start(tip)
         listed = list(files.list(""))
         self._files_ms = {
             name.version: log_file.modified_us // 1000
@@ -64,14 +66,14 @@ class _Times:
         # A checkpoint may outlive its commit, and with it the time; the next version has one.
         timed = (*self._files_ms, *ratified)
         self.first = min((version for version in timed if version >= first), default=tip.version)
-        self._extend()
+        self._extend_times()
 
-    def of(self, version: int) -> int:
+    def get_time(self, version: int) -> int:
         if version not in self._known:
             self._known[version] = self._read_in_commit_timestamp(version)
         return self._known[version]
 
-    def _extend(self) -> None:
+    def _extend_times(self) -> None:
         """Learn the times of all versions before times in commits begin."""
         end = self._tip.version + 1 if self.start is None else self.start.version
         before = -1
@@ -96,7 +98,7 @@ class _Times:
         return timestamp
 
 
-def _start(tip: LogSnapshot) -> _Start | None:
+def _find_start(tip: LogSnapshot) -> _Start | None:
     if not tip.has_in_commit_timestamps:
         return None
     version, timestamp = (tip.properties.get(name) for name in (ENABLED_VERSION, ENABLED_TIMESTAMP))
@@ -112,12 +114,14 @@ def _start(tip: LogSnapshot) -> _Start | None:
         ) from None
 
 
-def _refuse(table: str, wanted_ms: int, first: tuple[int, int], last: tuple[int, int]) -> NoReturn:
+def _raise_no_version_error(
+    table: str, wanted_ms: int, first: tuple[int, int], last: tuple[int, int]
+) -> NoReturn:
     side = "before" if wanted_ms < first[1] else "after"
     named = "the first version that can be read" if side == "before" else "the latest version"
     raise VersionNotFound(
-        f"{table} has no version at {_show(wanted_ms)}: that is {side} {named}\n"
-        f"  There are versions from {_show(first[1])} (version {first[0]}) to {_show(last[1])} "
+        f"{table} has no version at {_format_time(wanted_ms)}: that is {side} {named}\n"
+        f"  There are versions from {_format_time(first[1])} (version {first[0]}) to {_format_time(last[1])} "
         f"(version {last[0]}).",
         table=table,
         earliest=first[0],
@@ -136,7 +140,7 @@ def _missing_timestamp_error(table: str, name: str, problem: str) -> NoReturn:
     )
 
 
-def _show(timestamp_ms: int) -> str:
+def _format_time(timestamp_ms: int) -> str:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(" ", "milliseconds")
     except (ValueError, OverflowError, OSError):

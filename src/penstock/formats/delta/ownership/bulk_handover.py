@@ -113,12 +113,12 @@ class BulkHandover:
         if not dry_run:
             begun = self._find_begun(table.key for table in located if table.key is not None)
             problems = self._handover.resolve_all(begun, request.meta, progress)
-        plan = self._plan(located, sole_writer, progress)
+        plan = self._plan_adoption(located, sole_writer, progress)
         if dry_run:
             return plan
         plan = tuple(_leave_unfinished(table, problems) for table in plan)
         _check_collisions(plan)
-        plan = tuple(self._in_threads(self._check_writable, plan, "checking storage", progress))
+        plan = tuple(self._run_in_threads(self._check_writable, plan, "checking storage", progress))
         promised = [(table.key, table.intent) for table in plan if table.key and table.intent]
         if promised:
             outcome = self._tables.commit([change(key, intent) for key, intent in promised], request)
@@ -138,7 +138,7 @@ class BulkHandover:
             if isinstance(content, DeltaTable) and content.state and self._handover.is_begun(content)
         ]
 
-    def _plan(
+    def _plan_adoption(
         self, located: Sequence[LocatedTable], sole_writer: bool, progress: Progress
     ) -> tuple[TableHandover, ...]:
         head = self._tables.head()
@@ -147,9 +147,9 @@ class BulkHandover:
             try:
                 return self._plan_table(head, table, sole_writer)
             except (PenstockError, OSError) as problem:
-                return _refuse(table.location, table.key, problem)
+                return _make_refused_handover(table.location, table.key, problem)
 
-        return tuple(self._in_threads(plan, located, "reading logs", progress))
+        return tuple(self._run_in_threads(plan, located, "reading logs", progress))
 
     def _plan_table(self, head: ObjectId, table: LocatedTable, sole_writer: bool) -> TableHandover:
         location, key = table.location, table.key
@@ -203,7 +203,7 @@ class BulkHandover:
             if not place.has_permission(LOG):  # else a file would be written for each of very many tables
                 self._handover.check_writable(place)
         except (PenstockError, OSError) as problem:
-            return _refuse(table.location, table.key, problem)
+            return _make_refused_handover(table.location, table.key, problem)
         return table
 
     def _describe_adoption(
@@ -234,12 +234,12 @@ class BulkHandover:
         progress: Progress = show_no_progress,
     ) -> tuple[TableHandover, ...]:
         """Hand all tables back to the file system, or those below a namespace, by key."""
-        tables = self._tables_below(namespace)
+        tables = self._list_tables_below(namespace)
         if not dry_run:
             begun = [table for table in tables if self._handover.is_begun(table[1])]
             self._handover.resolve_all(begun, request.meta, progress)
-            tables = self._tables_below(namespace)
-        plan = list(self._in_threads(self._plan_release, tables, "comparing logs", progress))
+            tables = self._list_tables_below(namespace)
+        plan = list(self._run_in_threads(self._plan_release, tables, "comparing logs", progress))
         if dry_run:
             return tuple(plan)
         keys = {table.key for table in plan if table.outcome is HandoverOutcome.PLANNED and table.key}
@@ -248,7 +248,7 @@ class BulkHandover:
         versions = {key: line_of(content).latest for key, content in released}
         return tuple(_describe_release(table, versions, problems) for table in plan)
 
-    def _tables_below(self, namespace: Key | None) -> list[tuple[Key, DeltaTable]]:
+    def _list_tables_below(self, namespace: Key | None) -> list[tuple[Key, DeltaTable]]:
         count = 0 if namespace is None else len(namespace)
         tables = self._tables.all(self._tables.head())
         below = [table for table in tables if namespace is None or table[0][:count] == tuple(namespace)]
@@ -304,7 +304,7 @@ class BulkHandover:
 
     # -- both ----------------------------------------------------------------------------------------------
 
-    def _in_threads(
+    def _run_in_threads(
         self, work: Callable[[Item], Answer], items: Sequence[Item], subject: str, progress: Progress
     ) -> Iterator[Answer]:
         with ThreadPoolExecutor(TABLES_AT_ONCE, "penstock-handover") as threads:
@@ -360,7 +360,7 @@ def _describe_release(
     )
 
 
-def _refuse(location: str, key: Key | None, problem: PenstockError | OSError) -> TableHandover:
+def _make_refused_handover(location: str, key: Key | None, problem: PenstockError | OSError) -> TableHandover:
     return TableHandover(
         location=location,
         key=key,

@@ -28,7 +28,7 @@ def find_tables(places: Places, folder: str, progress: Progress = show_no_progre
                 if names is None:
                     tables.append(location)
                 else:
-                    below += [_join(location, name) for name in names]
+                    below += [_join_location(location, name) for name in names]
             folders = below
     return sorted(tables)
 
@@ -51,6 +51,6 @@ def _look_into(places: Places, location: str) -> list[str] | None:
     return [name for name in place.folders() if not name.startswith(("_", "."))]
 
 
-def _join(location: str, name: str) -> str:
+def _join_location(location: str, name: str) -> str:
     """The location of a folder. In a URL, a percent sign is one that is written as its code."""
     return f"{location.rstrip('/')}/{name.replace('%', '%25') if '://' in location else name}"

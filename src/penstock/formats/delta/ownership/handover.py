@@ -97,7 +97,7 @@ class Handover(HandoverSettler):
         """
         if (made_table := self.find_created(branch, key, request)) is not None:
             return made_table
-        with self._new_id(new, branch, request) as made:
+        with self._choose_new_id(new, branch, request) as made:
             uuid, location = uuid4(), make_own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
             is_given = new.id is not None
@@ -106,15 +106,15 @@ class Handover(HandoverSettler):
             )
             made.is_sent = True
             outcome = self._tables.commit([change(key, intent)], request, branch)
-        return self._made_table(key, outcome)
+        return self._make_result(key, outcome)
 
     def find_created(self, branch: str, key: Key, request: TableRequest) -> HandoverResult | None:
         """The table that the same request has created before; ``None`` if it did not."""
         outcome = self._tables.find_outcome(request, branch)
-        return None if outcome is None else self._made_table(key, outcome)
+        return None if outcome is None else self._make_result(key, outcome)
 
     @contextmanager
-    def _new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewTableId]:
+    def _choose_new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewTableId]:
         """The id of a new table. One that is given is reserved until the request is decided."""
         if new.id is None:
             yield NewTableId(uuid4())
@@ -131,14 +131,14 @@ class Handover(HandoverSettler):
         lake had another table there.
         """
         if (outcome := self._tables.find_outcome(request)) is not None:
-            return self._finish(key, outcome, request)
+            return self._finish_handover(key, outcome, request)
         try:
             return self._create_at(key, new, self.open_place(location, sole_writer), request)
         except TableConflict:
             # It may have been sent twice, and the other one have landed since: that is its own table.
             if (outcome := self._tables.find_outcome(request)) is None:
                 raise
-            return self._finish(key, outcome, request)
+            return self._finish_handover(key, outcome, request)
 
     def _create_at(self, key: Key, new: NewTable, place: Place, request: TableRequest) -> HandoverResult:
         self._finish_earlier(key)
@@ -152,7 +152,7 @@ class Handover(HandoverSettler):
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
             )
         self._tables.known_tables.require_vacant(place.location)
-        with self._new_id(new, self._tables.default_branch, request) as made:
+        with self._choose_new_id(new, self._tables.default_branch, request) as made:
             uuid = uuid4()
             actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
             intent = AdoptIntent(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
@@ -168,20 +168,20 @@ class Handover(HandoverSettler):
         the caller to try again.
         """
         if (outcome := self._tables.find_outcome(request)) is not None:
-            return self._finish(key, outcome, request)
+            return self._finish_handover(key, outcome, request)
         place = self.open_place(location, sole_writer)
         self._finish_earlier(key)
         snapshot = load_snapshot(PlaceFiles(place))
         if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
             return mine
         check_snapshot(place, snapshot)
-        return self._convert(key, place, snapshot, request)
+        return self._convert_table(key, place, snapshot, request)
 
     def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest) -> HandoverResult:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
-        return self._convert(key, place, snapshot, request)
+        return self._convert_table(key, place, snapshot, request)
 
-    def _convert(
+    def _convert_table(
         self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest
     ) -> HandoverResult:
         intent = self.adopt_intent(place, snapshot)
@@ -239,11 +239,11 @@ class Handover(HandoverSettler):
 
     def _commit_promise(self, key: Key, intent: AdoptIntent, request: TableRequest) -> HandoverResult:
         """Have a promise committed, for a place that can be written, and kept."""
-        return self._finish(key, self._tables.commit([change(key, intent)], request), request)
+        return self._finish_handover(key, self._tables.commit([change(key, intent)], request), request)
 
-    def _finish(self, key: Key, outcome: RequestOutcome, request: TableRequest) -> HandoverResult:
+    def _finish_handover(self, key: Key, outcome: RequestOutcome, request: TableRequest) -> HandoverResult:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
-        made = self._made_table(key, outcome)
+        made = self._make_result(key, outcome)
         now = self._tables.current(key, made.id)
         if now is not None:
             now = self.resolve(key, now, request.meta)
@@ -256,7 +256,7 @@ class Handover(HandoverSettler):
         last = self._tables.last(head, identity)
         return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
 
-    def _made_table(self, key: Key, outcome: RequestOutcome) -> HandoverResult:
+    def _make_result(self, key: Key, outcome: RequestOutcome) -> HandoverResult:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         content = self._tables.require_managed(commit, key)
         line, identity = line_at(content)
@@ -272,14 +272,14 @@ class Handover(HandoverSettler):
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
         finishes the release.
         """
-        outcome = self._tables.find_outcome(request) or self._release(key, request)
-        made = self._made_table(key, outcome)
+        outcome = self._tables.find_outcome(request) or self._release_table(key, request)
+        made = self._make_result(key, outcome)
         now = self._tables.current(key, made.id)
         if now is not None:
             self.resolve(key, now, request.meta)
         return made
 
-    def _release(self, key: Key, request: TableRequest) -> RequestOutcome:
+    def _release_table(self, key: Key, request: TableRequest) -> RequestOutcome:
         for attempt in range(1, RELEASES_MAX + 1):
             head = self._tables.head()
             content = self._tables.require_managed(head, key)

@@ -72,7 +72,7 @@ class HandoverSettler:
         """
         if not self.is_begun(content):
             return content
-        if (settled := self._decide(key, content)) is not None:
+        if (settled := self._decide_outcome(key, content)) is not None:
             self._commit_settled([settled], by)
         return self._tables.current(key, line_at(content)[1])
 
@@ -110,7 +110,7 @@ class HandoverSettler:
 
     def _try_decide(self, key: Key, content: DeltaTable) -> _SettledTable | PenstockError | None:
         try:
-            return self._decide(key, content)
+            return self._decide_outcome(key, content)
         except PenstockError as problem:
             return problem
         except OSError as problem:
@@ -119,11 +119,11 @@ class HandoverSettler:
                 part="storage",
             )
 
-    def _decide(self, key: Key, content: DeltaTable) -> _SettledTable | None:
+    def _decide_outcome(self, key: Key, content: DeltaTable) -> _SettledTable | None:
         """Bring about how it ends; ``None`` if somebody has noted that already."""
         line, identity = line_at(content)
         if line.phase is OwnershipPhase.RELEASED:
-            self._publish(content)
+            self._publish_line(content)
             return _SettledTable(key, SettleIntent(id=identity, owned=False), line.phase)
         if not self._is_in(line.phase, key, identity):
             return None
@@ -166,7 +166,7 @@ class HandoverSettler:
         """The instant at which a table becomes the lake's."""
         return place.create(name, data)
 
-    def _publish(self, content: DeltaTable) -> None:
+    def _publish_line(self, content: DeltaTable) -> None:
         """Publish a line to its end. Where the log goes on after it, the file system has had it for long."""
         line = line_of(content)
         if not _is_past(self._places.open_place(content.location), line.latest):
@@ -175,7 +175,9 @@ class HandoverSettler:
     def _commit_settled(self, settled: Sequence[_SettledTable], by: CommitMeta) -> None:
         """Note how they ended, unless somebody else has."""
         while unsettled := self._find_unsettled(settled):
-            meta = CommitMeta(message=_describe(unsettled), authors=by.authors, committer=by.committer)
+            meta = CommitMeta(
+                message=_describe_settled(unsettled), authors=by.authors, committer=by.committer
+            )
             try:
                 self._tables.commit(
                     [change(table.key, table.intent) for table in unsettled], TableRequest(meta)
@@ -195,7 +197,7 @@ class HandoverSettler:
         return now is not None and line_of(now).phase is phase
 
 
-def _describe(settled: Sequence[_SettledTable]) -> str:
+def _describe_settled(settled: Sequence[_SettledTable]) -> str:
     """What a commit says of tables whose adoption or release is over."""
     if len(settled) == 1:
         key, intent, phase = settled[0]

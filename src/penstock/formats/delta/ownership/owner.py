@@ -136,12 +136,12 @@ class DeltaOwner:
             outcome = ratify()
         except CommitConflict as conflict:
             if not self._finish_begun(branch, wanted_changes):
-                raise self._with_winners(branch, wanted_changes, conflict) from None
+                raise self._add_winners(branch, wanted_changes, conflict) from None
             try:
                 outcome = ratify()
             except CommitConflict as again:
-                raise self._with_winners(branch, wanted_changes, again) from None
-        return self._ratified_answer(outcome, wanted_changes)
+                raise self._add_winners(branch, wanted_changes, again) from None
+        return self._make_ratified_answer(outcome, wanted_changes)
 
     def commits(
         self, key: Key, content: DeltaTable, start: int | None = None, end: int | None = None
@@ -197,15 +197,15 @@ class DeltaOwner:
             )
         return published
 
-    def _ratified_answer(self, outcome: RequestOutcome, changes: Sequence[Change]) -> OwnerRatified:
+    def _make_ratified_answer(self, outcome: RequestOutcome, changes: Sequence[Change]) -> OwnerRatified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
         if outcome.commits and len(changes) > 1:
             parent = self._kernel.history.read_commit(commit).parent
-        tables = tuple(self._ratified_table(outcome, commit, parent, change) for change in changes)
+        tables = tuple(self._make_ratified_table(outcome, commit, parent, change) for change in changes)
         return OwnerRatified(commit=commit, tables=tables)
 
-    def _ratified_table(
+    def _make_ratified_table(
         self, outcome: RequestOutcome, commit: ObjectId, parent: ObjectId | None, change: Change
     ) -> OwnerRatifiedTable:
         content = self.tables.require_managed(commit, change.key)
@@ -225,12 +225,14 @@ class DeltaOwner:
         return OwnerRatifiedTable(
             key=change.key,
             version=version,
-            timestamp_ms=self._timestamp_ms(change.key, content, version, entry),
+            timestamp_ms=self._read_timestamp_ms(change.key, content, version, entry),
             name=name,
             repeated=outcome.repeated or stayed,
         )
 
-    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: BranchLogEntry | None) -> int:
+    def _read_timestamp_ms(
+        self, key: Key, content: DeltaTable, version: int, entry: BranchLogEntry | None
+    ) -> int:
         """Of a version; of one that is published and forgotten, its own commit has to tell.
 
         0 if the log has been cleaned up past it: it was committed all the same.
@@ -253,14 +255,14 @@ class DeltaOwner:
         if branch != self.tables.default_branch:
             return False
         is_finished = False
-        for key, content in self._unfinished_handovers(changes):
+        for key, content in self._find_unfinished_handovers(changes):
             resolved = self.handover.resolve(key, content)
             is_finished = is_finished or (
                 resolved is not None and line_of(resolved).phase is OwnershipPhase.OWNED
             )
         return is_finished
 
-    def _unfinished_handovers(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
+    def _find_unfinished_handovers(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
         head = self.tables.head()
         for change in changes:
             content = self.tables.content(head, change.key)
@@ -269,7 +271,7 @@ class DeltaOwner:
             if line_of(content).phase is not OwnershipPhase.OWNED:
                 yield change.key, content
 
-    def _with_winners(
+    def _add_winners(
         self, branch: str, changes: Sequence[Change], conflict: CommitConflict
     ) -> CommitConflict:
         """The conflict, with the commits that landed first if it is about versions."""
@@ -304,7 +306,7 @@ class DeltaOwner:
         """
         if location is None:
             return self.handover.create(branch, key, new, warehouse, request)
-        self._only_default(branch, f"'{key}' cannot be created at {location}")
+        self._require_default_branch(branch, f"'{key}' cannot be created at {location}")
         return self.handover.create_at(key, new, self._check_location(location), request, sole_writer)
 
     def adopt(
@@ -317,7 +319,7 @@ class DeltaOwner:
     ) -> HandoverResult:
         """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
         where = self._check_location(location)
-        return self.handover.adopt(key or _key_of(where), where, request, sole_writer)
+        return self.handover.adopt(key or _make_key(where), where, request, sole_writer)
 
     def release(self, key: Key, *, request: TableRequest = TableRequest()) -> HandoverResult:
         """Hand a table back to the file system. See ``Handover.release``."""
@@ -339,13 +341,13 @@ class DeltaOwner:
     ) -> RecoveryResult:
         """Own a table whose lake was lost. See ``Recovery.recover``."""
         where = self._check_location(location)
-        return self._recovery.recover(key or _key_of(where), where, request, lost=lost, any_lake=any_lake)
+        return self._recovery.recover(key or _make_key(where), where, request, lost=lost, any_lake=any_lake)
 
     def resolve(self, key: Key, content: DeltaTable) -> DeltaTable | None:
         """Finish what was begun of a table, if anything. See ``Handover.resolve``."""
         return self.handover.resolve(key, content)
 
-    def _only_default(self, branch: str, subject: str) -> None:
+    def _require_default_branch(self, branch: str, subject: str) -> None:
         if branch != self.tables.default_branch:
             raise InvalidRequest(
                 f"{subject}: a location can be given only on '{self.tables.default_branch}'; on "
@@ -365,7 +367,7 @@ class DeltaOwner:
         return self._overview.status(key)
 
 
-def _key_of(location: str) -> Key:
+def _make_key(location: str) -> Key:
     """What a table is called if nobody says: the last part of where it is."""
     name = location.rstrip("/").rpartition("/")[2]
     if not name:

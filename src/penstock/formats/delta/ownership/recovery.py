@@ -74,14 +74,14 @@ class Recovery:
         """
         place = self._places.open_place(location)
         snapshot = load_snapshot(PlaceFiles(place))
-        owner = self._lost_owner(place.location, snapshot, lost, any_lake)
+        owner = self._find_lost_owner(place.location, snapshot, lost, any_lake)
         check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
         note_clone(self._tables.kernel, clone_sources(snapshot.metadata.configuration))
         made = self._handover.take(key, place, snapshot, request)
         return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
-    def _lost_owner(
+    def _find_lost_owner(
         self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool
     ) -> TableOwner:
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)

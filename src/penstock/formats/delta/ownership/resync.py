@@ -126,11 +126,11 @@ class DeltaResync:
                 return DeltaResynced(
                     key=key, location=content.location, known=line.latest, version=line.latest
                 )
-            plan = self._plan(key, content, head, state, leave_own=leave_own)
+            plan = self._plan_resync(key, content, head, state, leave_own=leave_own)
             if dry_run:
                 return plan.answer
             try:
-                self._commit(key, plan.intent, request)
+                self._commit_intent(key, plan.intent, request)
             except CommitConflict:
                 if self._tables.content(self._tables.head(), key) == content:
                     raise
@@ -152,7 +152,7 @@ class DeltaResync:
             return None
         intent = self._make_intent(owner.table, location, -1, snapshot)
         if not dry_run:
-            self._commit(key, intent, request)
+            self._commit_intent(key, intent, request)
         return self._make_answer(key, intent)
 
     def resync_dropped(
@@ -170,21 +170,21 @@ class DeltaResync:
         state = self._log_check.compare(identity, before.location, before)
         if state.is_in_sync:
             return None
-        plan = self._plan(key, before, head, state, leave_own=leave_own)
+        plan = self._plan_resync(key, before, head, state, leave_own=leave_own)
         if not dry_run:
             intent = msgspec.structs.replace(plan.intent, known=-1)
-            self._commit(key, intent, request)
+            self._commit_intent(key, intent, request)
             if intent.replaced is not None:
                 self._publisher.forget_table(identity)
         return plan.answer
 
-    def _commit(self, key: Key, intent: ResyncIntent, request: TableRequest) -> None:
+    def _commit_intent(self, key: Key, intent: ResyncIntent, request: TableRequest) -> None:
         metadata = parse_action(intent.metadata)
         assert isinstance(metadata, Metadata)  # as it was written there
         note_clone(self._tables.kernel, clone_sources(metadata.configuration))
         self._tables.commit([change(key, intent)], request)
 
-    def _plan(
+    def _plan_resync(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
     ) -> _ResyncPlan:
         line, identity = line_at(content)

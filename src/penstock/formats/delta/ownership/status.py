@@ -77,7 +77,7 @@ class StatusOverview:
                 if found_content is not None and line.latest > line.published:
                     self._publisher.table_committed(key, found_content, is_default=True)
                     count += 1
-        for key, content in takewhile(lambda _: is_wanted(), self._all_dropped()):
+        for key, content in takewhile(lambda _: is_wanted(), self._list_dropped_tables()):
             with self._log_problems(key, content, is_wanted):
                 if self._is_unfinished(content):
                     self._publisher.table_committed(key, content, is_default=True)
@@ -132,7 +132,7 @@ class StatusOverview:
             if head != NO_COMMIT:
                 yield from self._tables.all(head)
 
-    def _all_dropped(self) -> Iterator[tuple[Key, DeltaTable]]:
+    def _list_dropped_tables(self) -> Iterator[tuple[Key, DeltaTable]]:
         """But for those whose place has become another table's: its log is that one's."""
         with suppress(ReferenceNotFound):
             head = self._tables.head()

@@ -145,7 +145,7 @@ class DeltaTableStore:
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
         look = self._make_lookup(commit)
-        for identity in self._table_ids(commit):
+        for identity in self._list_table_ids(commit):
             key = find_table(look, identity)
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, DeltaTable) and content.state:
@@ -154,7 +154,7 @@ class DeltaTableStore:
     def all_dropped(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table that is not there any more, with the key and the content it had last."""
         look = self._make_lookup(commit)
-        for identity in self._table_ids(commit):
+        for identity in self._list_table_ids(commit):
             found_ledger_entry = read_ledger_entry(look, identity)
             if found_ledger_entry is None or found_ledger_entry.dropped is None:
                 continue
@@ -166,7 +166,7 @@ class DeltaTableStore:
         """The table that came to a location last, whether it is still there or not."""
         return find_holder(self._make_lookup(commit), location)
 
-    def _table_ids(self, commit: ObjectId) -> Iterator[UUID]:
+    def _list_table_ids(self, commit: ObjectId) -> Iterator[UUID]:
         for stored, _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 

@@ -41,7 +41,7 @@ class WinnerLookup:
         winners = {
             str(key): {
                 "latest_version": line_of(content).latest,
-                "commits": list(self._winners_since(key, content, read)),
+                "commits": list(self._list_winners_since(key, content, read)),
             }
             for key, (content, read) in overtaken.items()
         }
@@ -63,7 +63,7 @@ class WinnerLookup:
             if read is not None and read < line_of(content).latest:
                 yield change.key, (content, read)
 
-    def _winners_since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
+    def _list_winners_since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
         line = line_of(content)
         first = max(read, -1) + 1
         for version in range(first, min(line.latest, first + WINNERS_MAX - 1) + 1):

@@ -41,10 +41,10 @@ class FileKey(NamedTuple):
     @property
     def digest(self) -> bytes:
         """The key in few bytes: there may be a million."""
-        return _digest(self.path if self.vector is None else f"{self.path}\0{self.vector}")
+        return _hash_text(self.path if self.vector is None else f"{self.path}\0{self.vector}")
 
 
-def _digest(text: str) -> bytes:
+def _hash_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -194,11 +194,11 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def operation(self) -> str | None:
-        return self._text_field("operation")
+        return self._get_text_field("operation")
 
     @property
     def isolation_level(self) -> str | None:
-        return self._text_field("isolationLevel")
+        return self._get_text_field("isolationLevel")
 
     @property
     def is_blind_append(self) -> bool | None:
@@ -208,13 +208,13 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def transaction_id(self) -> str | None:
-        return self._text_field("txnId")
+        return self._get_text_field("txnId")
 
     def at(self, in_commit_timestamp: int) -> CommitInfo:
         """The same with another time."""
         return CommitInfo({**self.fields, "inCommitTimestamp": in_commit_timestamp})
 
-    def _text_field(self, name: str) -> str | None:
+    def _get_text_field(self, name: str) -> str | None:
         value = self.fields.get(name)
         return value if isinstance(value, str) else None
 
@@ -277,7 +277,7 @@ def parse_action(raw: bytes | memoryview, number: int = 1) -> Action | None:
             raise ValueError(f"the line has {len(actions)} actions instead of one")
         if not actions:
             return None
-        return _commit_info(actions[0]) if isinstance(actions[0], dict) else actions[0]
+        return _decode_commit_info(actions[0]) if isinstance(actions[0], dict) else actions[0]
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         reason = str(problem) or "the line is nested too deeply"
         raise MalformedAction(f"line {number}: {reason}", line=number, reason=reason) from None
@@ -317,7 +317,7 @@ def file_key(path: str, vector: DeletionVector | None = None) -> FileKey:
 def key_digests(adds: Iterable[Add]) -> list[bytes]:
     """``key.digest`` of files. Most addresses are spelled as they are, and are not looked at one by one."""
     return [
-        _digest(path)
+        _hash_text(path)
         if add.deletion_vector is None and "%" not in (path := add.path) and ":" not in path
         else add.key.digest
         for add in adds
@@ -357,7 +357,7 @@ _DECODER: Final = get_json_decoder(_AnyAction)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def _commit_info(fields: dict[str, Any]) -> CommitInfo:
+def _decode_commit_info(fields: dict[str, Any]) -> CommitInfo:
     time = fields.get("inCommitTimestamp")
     if time is not None and (not isinstance(time, int) or isinstance(time, bool)):
         raise ValueError("Expected `int`, at `$.commitInfo.inCommitTimestamp`")

@@ -52,7 +52,7 @@ def only_adds(before: str, after: str) -> bool:
 
     ``MalformedAction`` if one of the two cannot be understood.
     """
-    return only_adds_or_renames(before, after) and not _renamed_columns(before, after)
+    return only_adds_or_renames(before, after) and not _find_renamed_columns(before, after)
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +77,8 @@ def missing_columns(schema_string: str, schema_to_write: str) -> tuple[str, ...]
     return tuple(
         field.name
         for field in parse_schema(schema_to_write).fields
-        if (fields_after := fields.get(stored_name(field))) is None or not _holds_field(fields_after, field)
+        if (fields_after := fields.get(stored_name(field))) is None
+        or not _can_hold_field(fields_after, field)
     )
 
 
@@ -102,10 +103,10 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
 def carries(before: Metadata, ours: Metadata, theirs: Metadata) -> bool:
     """Whether our metadata has everything that they changed of what was before."""
     fields_after = _merge_metadata(before, ours, theirs)
-    return fields_after is not None and _parse(fields_after) == _parse(ours)
+    return fields_after is not None and _parse_metadata(fields_after) == _parse_metadata(ours)
 
 
-def _parse(metadata: Metadata) -> tuple[Metadata, StructType]:
+def _parse_metadata(metadata: Metadata) -> tuple[Metadata, StructType]:
     return msgspec.structs.replace(metadata, schema_string=""), parse_schema(metadata.schema_string)
 
 
@@ -114,14 +115,14 @@ def _merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     configuration: dict[str, str] = {}
     for name in sorted(names, key=[*ours.configuration, *theirs.configuration, *before.configuration].index):
         old, mine, new = (side.configuration.get(name) for side in (before, ours, theirs))
-        choice = str(max(max_id(ours), max_id(theirs))) if name == MAX_ID else _choose(old, mine, new)
+        choice = str(max(max_id(ours), max_id(theirs))) if name == MAX_ID else _choose_value(old, mine, new)
         if choice is _CLASH:
             return None
         if isinstance(choice, str):
             configuration[name] = choice
     others: dict[str, object] = {}
     for name in ("id", "partition_columns", "format", "name", "description", "created_time"):
-        others[name] = _choose(*(getattr(item, name) for item in (before, ours, theirs)))
+        others[name] = _choose_value(*(getattr(item, name) for item in (before, ours, theirs)))
         if others[name] is _CLASH:
             return None
     united = _merge_type(*(parse_schema(item.schema_string) for item in (before, ours, theirs)))
@@ -133,20 +134,20 @@ def _merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     metadata = msgspec.structs.replace(
         ours, schema_string=schema_string, configuration=configuration, **others
     )
-    renamed = _renamed_columns(before.schema_string, schema_string)
+    renamed = _find_renamed_columns(before.schema_string, schema_string)
     return None if any(is_named(metadata, [name]) for name in renamed) else metadata
 
 
-class _Clash(Enum):
+class _ValueClash(Enum):
     """That two sides changed something in two ways."""
 
     CLASH = auto()
 
 
-_CLASH: Final = _Clash.CLASH
+_CLASH: Final = _ValueClash.CLASH
 
 
-def _choose(before: _Value, ours: _Value, theirs: _Value) -> _Value | Literal[_Clash.CLASH]:
+def _choose_value(before: _Value, ours: _Value, theirs: _Value) -> _Value | Literal[_ValueClash.CLASH]:
     """What both sides make of a value."""
     if theirs in (before, ours):
         return ours
@@ -165,7 +166,7 @@ def _is_extended_by(after: Type, before: Type) -> bool:
             pairs = [(field, _find_same_field(after, field)) for field in before.fields]
             new = (field for field in after.fields if _find_same_field(before, field) is None)
             return all(
-                fields_after is not None and _extends_field(fields_after, field)
+                fields_after is not None and _is_field_extended(fields_after, field)
                 for field, fields_after in pairs
             ) and all(map(_may_be_added, new))
         case ArrayType(), ArrayType():
@@ -181,7 +182,7 @@ def _is_extended_by(after: Type, before: Type) -> bool:
             return after == before
 
 
-def _extends_field(after: Field, before: Field) -> bool:
+def _is_field_extended(after: Field, before: Field) -> bool:
     return (
         (after.name == before.name or PHYSICAL_NAME in before.metadata)
         and after.nullable == before.nullable
@@ -205,10 +206,10 @@ def _merge_type(before: Type, ours: Type, theirs: Type) -> Type | None:
     """Our type with what they made of the one before: fields of structs, wider types."""
     match before, ours, theirs:
         case StructType(), StructType(), StructType():
-            return _with_fields(before, ours, theirs)
+            return _merge_fields(before, ours, theirs)
         case ArrayType(), ArrayType(), ArrayType():
             element = _merge_type(before.element_type, ours.element_type, theirs.element_type)
-            may_be_null = _choose(before.contains_null, ours.contains_null, theirs.contains_null)
+            may_be_null = _choose_value(before.contains_null, ours.contains_null, theirs.contains_null)
             if element is None or may_be_null is _CLASH:
                 return None
             return ArrayType(element_type=element, contains_null=may_be_null)
@@ -219,11 +220,11 @@ def _merge_type(before: Type, ours: Type, theirs: Type) -> Type | None:
                 return None
             return msgspec.structs.replace(ours, key_type=key, value_type=value)
         case _:
-            choice = _choose(before, ours, theirs)
+            choice = _choose_value(before, ours, theirs)
             return None if choice is _CLASH else choice
 
 
-def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> StructType | None:
+def _merge_fields(before: StructType, ours: StructType, theirs: StructType) -> StructType | None:
     fields = {stored_name(field): field for field in ours.fields}
     for before_field in before.fields:
         mine, theirs_field = _find_same_field(ours, before_field), _find_same_field(theirs, before_field)
@@ -233,7 +234,7 @@ def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> St
             if mine is not None:
                 del fields[stored_name(mine)]
             continue
-        field = _united_field(before_field, mine, theirs_field)
+        field = _unite_field(before_field, mine, theirs_field)
         if field is None:
             return None
         fields[stored_name(mine)] = field
@@ -244,7 +245,7 @@ def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> St
         if mine is not None and _find_same_field(before, mine) is not None:
             mine = None  # which has another name by now, or the two do not go together
         if mine is not None:
-            kind = _both_added(mine, theirs_field)
+            kind = _merge_added_types(mine, theirs_field)
             if kind is None:
                 return None
             theirs_field = msgspec.structs.replace(mine, type=kind)
@@ -268,31 +269,31 @@ def _find_same_field(struct: StructType, field: Field) -> Field | None:
 
 
 @lru_cache(maxsize=64)
-def _renamed_columns(before: str, after: str) -> tuple[str, ...]:
+def _find_renamed_columns(before: str, after: str) -> tuple[str, ...]:
     """The names of columns, and of parts of some, that have other ones afterwards."""
-    return () if before == after else tuple(_renamed_in(parse_schema(before), parse_schema(after)))
+    return () if before == after else tuple(_list_renamed_in(parse_schema(before), parse_schema(after)))
 
 
-def _renamed_in(before: Type, after: Type) -> Iterator[str]:
+def _list_renamed_in(before: Type, after: Type) -> Iterator[str]:
     match before, after:
         case StructType(), StructType():
             for field in before.fields:
                 if (field_after := _find_same_field(after, field)) is not None:
                     if field_after.name != field.name:
                         yield field.name
-                    yield from _renamed_in(field.type, field_after.type)
+                    yield from _list_renamed_in(field.type, field_after.type)
         case ArrayType(), ArrayType():
-            yield from _renamed_in(before.element_type, after.element_type)
+            yield from _list_renamed_in(before.element_type, after.element_type)
         case MapType(), MapType():
-            yield from _renamed_in(before.key_type, after.key_type)
-            yield from _renamed_in(before.value_type, after.value_type)
+            yield from _list_renamed_in(before.key_type, after.key_type)
+            yield from _list_renamed_in(before.value_type, after.value_type)
 
 
-def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:
+def _unite_field(before: Field, ours: Field, theirs: Field) -> Field | None:
     """A field that both sides have, with what each made of it."""
     kind = _merge_type(before.type, ours.type, theirs.type)
-    name = _choose(before.name, ours.name, theirs.name)
-    nullable = _choose(before.nullable, ours.nullable, theirs.nullable)
+    name = _choose_value(before.name, ours.name, theirs.name)
+    nullable = _choose_value(before.nullable, ours.nullable, theirs.nullable)
     if kind is None or name is _CLASH or nullable is _CLASH:
         return None
     notes: dict[str, object] = {}
@@ -300,7 +301,7 @@ def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:
         if note == HIGH_WATER_MARK:
             notes[note] = highest_mark(ours, theirs)
             continue
-        choice = _choose(*(item.metadata.get(note) for item in (before, ours, theirs)))
+        choice = _choose_value(*(item.metadata.get(note) for item in (before, ours, theirs)))
         if choice is _CLASH:
             return None
         if choice is not None:
@@ -324,7 +325,7 @@ def _is_moved(before: StructType, after: StructType) -> bool:
     return [name for name in old if name in new] != [name for name in new if name in old]
 
 
-def _both_added(mine: Field, field: Field) -> Type | None:
+def _merge_added_types(mine: Field, field: Field) -> Type | None:
     """The type of a column that both sides added: one column, with the parts of both, if they agree on it."""
     is_alike = (mine.name, mine.nullable, _metadata_that_binds_rows(mine)) == (
         field.name,
@@ -334,7 +335,7 @@ def _both_added(mine: Field, field: Field) -> Type | None:
     if not is_alike:
         return None
     if isinstance(mine.type, StructType) and isinstance(field.type, StructType):
-        return _with_fields(StructType(()), mine.type, field.type)
+        return _merge_fields(StructType(()), mine.type, field.type)
     return mine.type if mine.type == field.type else None
 
 
@@ -362,7 +363,7 @@ def _can_hold(kind: Type, schema_to_write: Type) -> bool:
             wrote = {stored_name(field): field for field in schema_to_write.fields}
             fields = {stored_name(field): field for field in kind.fields}
             return wrote.keys() <= fields.keys() and all(
-                _holds_field(field, wrote[name]) if name in wrote else field.nullable
+                _can_hold_field(field, wrote[name]) if name in wrote else field.nullable
                 for name, field in fields.items()
             )
         case ArrayType(), ArrayType():
@@ -378,7 +379,7 @@ def _can_hold(kind: Type, schema_to_write: Type) -> bool:
             return kind == schema_to_write
 
 
-def _holds_field(field: Field, schema_to_write: Field) -> bool:
+def _can_hold_field(field: Field, schema_to_write: Field) -> bool:
     is_named = stored_name(field) == stored_name(schema_to_write)
     return (
         is_named

@@ -61,13 +61,13 @@ def find_columns(schema: StructType, names: Sequence[str]) -> tuple[tuple[Field,
     """
     if len(names) > COLUMNS_MAX:
         raise InvalidRequest(f"a table can be clustered by at most {COLUMNS_MAX} columns, got {len(names)}")
-    columns = tuple(_find(schema, name) for name in names)
+    columns = tuple(_find_fields(schema, name) for name in names)
     if len({tuple(field.name for field in fields) for fields in columns}) < len(columns):
         raise InvalidRequest("a clustering column is given twice")
     return columns
 
 
-def _find(schema: StructType, name: str) -> tuple[Field, ...]:
+def _find_fields(schema: StructType, name: str) -> tuple[Field, ...]:
     fields: list[Field] = []
     inside: Type = schema
     for step in name.split("."):

@@ -71,7 +71,7 @@ def drop_column(
     _check_mapped(metadata, "dropped")
     _check_unnamed(metadata, path, "dropped")
     schema = parse_schema(metadata.schema_string)
-    first = _find(schema, path[0])
+    first = _find_field(schema, path[0])
     _check_unpartitioned(metadata, schema, path, "dropped")
     if stored_name(first) in {path[0] for path in clustering}:
         raise InvalidRequest(
@@ -114,7 +114,7 @@ def add_columns(metadata: Metadata, columns: StructType) -> Metadata:
 
 def comment_column(metadata: Metadata, path: Sequence[str], comment: str | None) -> Metadata:
     """Metadata with another comment on a column, or none."""
-    return _with_field(metadata, path, lambda field: _set_note(field, "comment", comment or None))
+    return _replace_field(metadata, path, lambda field: _set_note(field, "comment", comment or None))
 
 
 def set_nullable(metadata: Metadata, path: Sequence[str], *, nullable: bool) -> Metadata:
@@ -124,7 +124,7 @@ def set_nullable(metadata: Metadata, path: Sequence[str], *, nullable: bool) -> 
             f"'{'.'.join(path)}' is a part of a column, and only whole columns become NOT NULL",
             column=path[-1],
         )
-    return _with_field(metadata, path, lambda field: replace(field, nullable=nullable))
+    return _replace_field(metadata, path, lambda field: replace(field, nullable=nullable))
 
 
 def set_default(metadata: Metadata, path: Sequence[str], expression: str | None) -> Metadata:
@@ -142,7 +142,7 @@ def set_default(metadata: Metadata, path: Sequence[str], expression: str | None)
             )
         return _set_note(field, CURRENT_DEFAULT, expression)
 
-    return _with_field(metadata, path, change)
+    return _replace_field(metadata, path, change)
 
 
 def widen_column(metadata: Metadata, path: Sequence[str], kind: str) -> Metadata:
@@ -164,7 +164,7 @@ def move_column(metadata: Metadata, path: Sequence[str], after: str | None) -> M
         others = [struct_field for struct_field in struct.fields if struct_field is not field]
         place = 0
         if after is not None:
-            behind = _find(struct, after)
+            behind = _find_field(struct, after)
             if behind is field:
                 raise InvalidRequest(f"'{field.name}' cannot be moved after itself", column=field.name)
             place = others.index(behind) + 1
@@ -186,7 +186,7 @@ def find_column(metadata: Metadata, path: Sequence[str]) -> Field:
     return fields[0]
 
 
-def _with_field(metadata: Metadata, path: Sequence[str], change: Callable[[Field], Field]) -> Metadata:
+def _replace_field(metadata: Metadata, path: Sequence[str], change: Callable[[Field], Field]) -> Metadata:
     def change_fields(struct: StructType, field: Field) -> StructType:
         return StructType(
             tuple(
@@ -256,7 +256,7 @@ def _name_pattern(path: Sequence[str]) -> re.Pattern[str]:
 
 def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[str], verb: str) -> None:
     """Commits that replaced partitions name these columns, and are repeated elsewhere by that."""
-    first = _find(schema, path[0])
+    first = _find_field(schema, path[0])
     if first.name in metadata.partition_columns:
         raise InvalidRequest(
             f"the column '{first.name}' cannot be {verb}, because the table is partitioned by it",
@@ -264,7 +264,7 @@ def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[
         )
 
 
-def _find(struct: StructType, name: str) -> Field:
+def _find_field(struct: StructType, name: str) -> Field:
     field = struct.field(name)
     if field is None:
         names = describe_names(name, [field.name for field in struct.fields])
@@ -273,7 +273,7 @@ def _find(struct: StructType, name: str) -> Field:
 
 
 def _change_struct(struct: StructType, path: Sequence[str], change: _Change) -> StructType:
-    field = _find(struct, path[0])
+    field = _find_field(struct, path[0])
     if len(path) == 1:
         return change(struct, field)
     inside: Type = field.type

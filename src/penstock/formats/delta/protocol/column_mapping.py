@@ -60,7 +60,7 @@ class ColumnMapping(StrEnum):
     def locate(self, there: Iterable[Any], fields: Sequence[Field]) -> list[int | None]:
         """For each field its place among the Arrow fields of a file, ``None`` for one that is not there."""
         if self is ColumnMapping.ID:
-            by_id = {_id_of(file_field): place for place, file_field in enumerate(there)}
+            by_id = {_read_field_id(file_field): place for place, file_field in enumerate(there)}
             return [by_id.get(_read_id(field)) for field in fields]
         by_name = {file_field.name: place for place, file_field in enumerate(there)}
         return [by_name.get(self.physical(field)) for field in fields]
@@ -98,7 +98,7 @@ def _is_id(number: object) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool)
 
 
-def _id_of(field: Any) -> int | None:
+def _read_field_id(field: Any) -> int | None:
     field_id = (field.metadata or {}).get(PARQUET_ID)
     return None if field_id is None else int(field_id)
 
@@ -118,7 +118,7 @@ def assign_columns(metadata: Metadata) -> Metadata:
     if metadata.configuration.get(MODE, "none").lower() not in tuple(ColumnMapping):
         return metadata  # which is refused for that
     if mapping_of(metadata) is ColumnMapping.NONE:
-        plain = _change_fields(schema, _without_notes)
+        plain = _change_fields(schema, _remove_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
     last = max([max_id(metadata), *(number for _, number in _list_column_ids(schema) if _is_id(number))])
 
@@ -172,7 +172,7 @@ def nested_ids(field: Field) -> dict[str, Any]:
 
 def nested_paths(field: Field) -> Iterator[str]:
     """The paths of elements, keys and values in a column; those inside of structs belong to their fields."""
-    return _paths_in(field.type, stored_name(field))
+    return _list_paths_in(field.type, stored_name(field))
 
 
 class ElementId(NamedTuple):
@@ -187,10 +187,12 @@ def element_ids(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[Elem
     """The ids of all elements, keys and values in columns, at any depth."""
     for field in schema.fields:
         name = stored_name(field)
-        yield from _elements_in(field.type, (*path, name), nested_ids(field), name)
+        yield from _list_elements_in(field.type, (*path, name), nested_ids(field), name)
 
 
-def _elements_in(kind: Type, path: tuple[str, ...], ids: dict[str, Any], noted: str) -> Iterator[ElementId]:
+def _list_elements_in(
+    kind: Type, path: tuple[str, ...], ids: dict[str, Any], noted: str
+) -> Iterator[ElementId]:
     match kind:
         case StructType():
             yield from element_ids(kind, path)
@@ -204,19 +206,19 @@ def _elements_in(kind: Type, path: tuple[str, ...], ids: dict[str, Any], noted: 
     for name, inner in inside.items():
         if _is_id(number := ids.get(f"{noted}.{name}")):
             yield ElementId((*path, name), number)
-        yield from _elements_in(inner, (*path, name), ids, f"{noted}.{name}")
+        yield from _list_elements_in(inner, (*path, name), ids, f"{noted}.{name}")
 
 
-def _paths_in(kind: Type, path: str) -> Iterator[str]:
+def _list_paths_in(kind: Type, path: str) -> Iterator[str]:
     match kind:
         case ArrayType():
             yield f"{path}.element"
-            yield from _paths_in(kind.element_type, f"{path}.element")
+            yield from _list_paths_in(kind.element_type, f"{path}.element")
         case MapType():
             yield f"{path}.key"
             yield f"{path}.value"
-            yield from _paths_in(kind.key_type, f"{path}.key")
-            yield from _paths_in(kind.value_type, f"{path}.value")
+            yield from _list_paths_in(kind.key_type, f"{path}.key")
+            yield from _list_paths_in(kind.value_type, f"{path}.value")
 
 
 def _list_column_ids(schema: StructType) -> Iterator[tuple[str, Any]]:
@@ -298,7 +300,7 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
                 or not 0 < nested <= max_id(metadata)
             ):
                 yield f"'{path}' has the id {nested}, which another one has, or which is beyond '{MAX_ID}'"
-    yield from _repeated_names(schema)
+    yield from _find_repeated_names(schema)
 
 
 def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
@@ -357,44 +359,44 @@ def renamed_partitions(before: Metadata, after: Metadata) -> Iterator[tuple[str,
             yield name, becomes[stored]
 
 
-def _repeated_names(struct: StructType) -> Iterator[str]:
+def _find_repeated_names(struct: StructType) -> Iterator[str]:
     names = [stored_name(field) for field in struct.fields]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"two columns have the physical name '{name}'"
     for field in struct.fields:
-        for inner in _nested_structs(field.type):
-            yield from _repeated_names(inner)
+        for inner in _list_nested_structs(field.type):
+            yield from _find_repeated_names(inner)
 
 
-def _nested_structs(kind: Type) -> Iterator[StructType]:
+def _list_nested_structs(kind: Type) -> Iterator[StructType]:
     match kind:
         case StructType():
             yield kind
         case ArrayType():
-            yield from _nested_structs(kind.element_type)
+            yield from _list_nested_structs(kind.element_type)
         case MapType():
-            yield from _nested_structs(kind.key_type)
-            yield from _nested_structs(kind.value_type)
+            yield from _list_nested_structs(kind.key_type)
+            yield from _list_nested_structs(kind.value_type)
 
 
 def _change_fields(schema: StructType, change: Callable[[Field], Field]) -> StructType:
     """A schema with each of its fields, at any depth, changed."""
-    changed_type = _changed_type(schema, change)
+    changed_type = _change_type(schema, change)
     assert isinstance(changed_type, StructType)  # as what it was made from
     return changed_type
 
 
-def _changed_type(kind: Type, change: Callable[[Field], Field]) -> Type:
+def _change_type(kind: Type, change: Callable[[Field], Field]) -> Type:
     match kind:
         case StructType():
             changed = (change(field) for field in kind.fields)
             return StructType(
-                tuple(replace(field, type=_changed_type(field.type, change)) for field in changed)
+                tuple(replace(field, type=_change_type(field.type, change)) for field in changed)
             )
         case ArrayType():
-            return replace(kind, element_type=_changed_type(kind.element_type, change))
+            return replace(kind, element_type=_change_type(kind.element_type, change))
         case MapType():
-            key, value = _changed_type(kind.key_type, change), _changed_type(kind.value_type, change)
+            key, value = _change_type(kind.key_type, change), _change_type(kind.value_type, change)
             return replace(kind, key_type=key, value_type=value)
         case _:
             return kind
@@ -413,7 +415,7 @@ def numbered_schema(schema: StructType, note: str) -> StructType:
     )
 
 
-def _without_notes(field: Field) -> Field:
+def _remove_notes(field: Field) -> Field:
     if field.metadata.keys().isdisjoint(COLUMN_NOTES):
         return field
     remaining_metadata = {name: value for name, value in field.metadata.items() if name not in COLUMN_NOTES}

@@ -201,11 +201,11 @@ def _parse_invariants(schema_string: str) -> tuple[Constraint, ...]:
     return tuple(
         Constraint(field.name, expression, is_invariant=True)
         for field in parse_schema(schema_string).walk()
-        for expression in _invariant_expression(field.metadata.get(INVARIANTS))
+        for expression in _read_invariant_expression(field.metadata.get(INVARIANTS))
     )
 
 
-def _invariant_expression(noted: Any) -> Iterator[str]:
+def _read_invariant_expression(noted: Any) -> Iterator[str]:
     """The expression that an invariant holds; all of it if it cannot be read, and then no row fits it."""
     if noted is None:
         return

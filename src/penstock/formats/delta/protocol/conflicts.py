@@ -262,7 +262,7 @@ def _is_harmless(before: Metadata, after: Metadata) -> bool:
     return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
-def _only_adds(before: Metadata, after: Metadata) -> bool:
+def _is_only_adding(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by new columns and new names alone, if at all."""
     changed = set(_list_differences(before, after)) - {MAX_ID}
     return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
@@ -299,7 +299,7 @@ def _check_appends(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConfli
         return None
     blind = winner.is_blind_append
     new_metadata = last(mine.actions, Metadata)
-    changes_metadata = new_metadata is not None and not _only_adds(mine.metadata, new_metadata)
+    changes_metadata = new_metadata is not None and not _is_only_adding(mine.metadata, new_metadata)
     if blind and mine.isolation is DeltaIsolation.WRITE_SERIALIZABLE and not changes_metadata:
         return None
     clash = [
@@ -310,7 +310,7 @@ def _check_appends(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConfli
     return _make_file_conflict(DeltaConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
 
 
-def _deletes_of_reads(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_deletes_of_reads(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     added = {action.key.path for action in mine.actions if isinstance(action, Add)}
     removed = [action for action in winner.actions if isinstance(action, Remove)]
     read_files = [remove for remove in removed if remove.key.path in added or mine.has_read(remove)]
@@ -323,7 +323,7 @@ def _deletes_of_reads(winner: WinningCommit, mine: DeltaTransaction) -> DeltaCon
     )
 
 
-def _deletes_of_deletes(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_deletes_of_deletes(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     ours = {action.key.path for action in mine.actions if isinstance(action, Remove)}
     both = [action for action in winner.actions if isinstance(action, Remove) and action.key.path in ours]
     return _make_file_conflict(DeltaConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
@@ -336,8 +336,8 @@ _RULES: Final[Sequence[Callable[[WinningCommit, DeltaTransaction], DeltaConflict
     _check_domains,
     _check_applications,
     _check_appends,
-    _deletes_of_reads,
-    _deletes_of_deletes,
+    _check_deletes_of_reads,
+    _check_deletes_of_deletes,
 )
 
 

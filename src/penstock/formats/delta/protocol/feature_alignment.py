@@ -31,7 +31,7 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
 
     ``disagreements`` are left: nothing is listed that Penstock would then not write.
     """
-    metadata = _without_marks(
+    metadata = _drop_marks(
         metadata, unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)
     )
     if MATERIALIZE_PARTITIONS in supported_features(protocol):
@@ -76,7 +76,7 @@ def _properties_of_feature(name: str, metadata: Metadata) -> list[str]:
     )
 
 
-def _without_marks(metadata: Metadata, names: Set[str]) -> Metadata:
+def _drop_marks(metadata: Metadata, names: Set[str]) -> Metadata:
     """Metadata without the marks of some features; the same if there are none."""
     marks = frozenset(mark for name in names for mark in FEATURES[name].marks)
     if not marks:

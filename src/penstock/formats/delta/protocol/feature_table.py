@@ -77,7 +77,7 @@ ENGINE: Final = f"write it with the engine that made it, {_COPY}"
 _CATALOGUE: Final = "read and write it through the catalog that manages it"
 
 
-def _iceberg_feature(version: int, *requires: str) -> Feature:
+def _make_iceberg_feature(version: int, *requires: str) -> Feature:
     return Feature(
         name=f"icebergCompatV{version}",
         properties={ICEBERG_COMPAT[version]: _ON},
@@ -86,7 +86,7 @@ def _iceberg_feature(version: int, *requires: str) -> Feature:
     )
 
 
-def _widening_feature(name: str, properties: Mapping[str, tuple[str, ...]]) -> Feature:
+def _make_widening_feature(name: str, properties: Mapping[str, tuple[str, ...]]) -> Feature:
     return Feature(
         name=name,
         reader=True,
@@ -97,7 +97,9 @@ def _widening_feature(name: str, properties: Mapping[str, tuple[str, ...]]) -> F
     )
 
 
-def _catalogue_feature(name: str, *, reader: bool, properties: Mapping[str, tuple[str, ...]] = {}) -> Feature:
+def _make_catalogue_feature(
+    name: str, *, reader: bool, properties: Mapping[str, tuple[str, ...]] = {}
+) -> Feature:
     return Feature(
         name=name,
         reader=reader,
@@ -109,7 +111,7 @@ def _catalogue_feature(name: str, *, reader: bool, properties: Mapping[str, tupl
     )
 
 
-def _redirect_feature(name: str, *, reader: bool) -> Feature:
+def _make_redirect_feature(name: str, *, reader: bool) -> Feature:
     return Feature(
         name=name,
         reader=reader,
@@ -198,13 +200,15 @@ _ALL: Final = (
         marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
     ),
     # What a table may be is said by ``protocol.iceberg_compat``; writers of files do the rest.
-    _iceberg_feature(1),
-    _iceberg_feature(2),
-    _iceberg_feature(3, ROW_TRACKING, DOMAIN_METADATA),
+    _make_iceberg_feature(1),
+    _make_iceberg_feature(2),
+    _make_iceberg_feature(3, ROW_TRACKING, DOMAIN_METADATA),
     # Writers go by the property, which a table of a lake that lists the feature has (``feature_alignment``).
     Feature(name=MATERIALIZE_PARTITIONS, properties={MATERIALIZED_PARTITIONS: _ON}, binds_rows=True),
     *map(
-        _widening_feature, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})
+        _make_widening_feature,
+        ("typeWidening", "typeWidening-preview"),
+        ({"delta.enableTypeWidening": _ON}, {}),
     ),
     # No file that is written here is shredded, as tables with shredding allow. Arrow reads no shredded ones
     # (``formats.rows.arrow_types``), Spark does.
@@ -231,18 +235,18 @@ _ALL: Final = (
         )
         for version in ("V1", "V3")
     ),
-    _redirect_feature("redirectWriterOnly-preview", reader=False),
-    _catalogue_feature(
+    _make_redirect_feature("redirectWriterOnly-preview", reader=False),
+    _make_catalogue_feature(
         "coordinatedCommits-preview",
         reader=False,
         properties={"delta.coordinatedCommits.commitCoordinator-preview": ()},
     ),
-    _catalogue_feature("managed-commit-preview", reader=False),
+    _make_catalogue_feature("managed-commit-preview", reader=False),
     # Neither.
-    _catalogue_feature("managed-commit-dev", reader=True),
-    _catalogue_feature("catalogOwned-preview", reader=True),
-    _catalogue_feature("catalogManaged", reader=True),
-    _redirect_feature("redirectReaderWriter-preview", reader=True),
+    _make_catalogue_feature("managed-commit-dev", reader=True),
+    _make_catalogue_feature("catalogOwned-preview", reader=True),
+    _make_catalogue_feature("catalogManaged", reader=True),
+    _make_redirect_feature("redirectReaderWriter-preview", reader=True),
 )
 
 FEATURES: Final[Mapping[str, Feature]] = {feature.name: feature for feature in _ALL}

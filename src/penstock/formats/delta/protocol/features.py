@@ -118,7 +118,8 @@ def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Fe
         feature.name for feature in FEATURES.values() if feature.reader and _is_implied(feature, protocol)
     }
     return tuple(
-        _make_refusal(name, "read") for name in _unsupported_features(names, _reading_support, metadata)
+        _make_refusal(name, "read")
+        for name in _list_unsupported_features(names, _get_reading_support, metadata)
     )
 
 
@@ -132,7 +133,7 @@ def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, 
         *refusals,
         *(
             _make_refusal(name, "written")
-            for name in _unsupported_features(names, _writing_support, metadata)
+            for name in _list_unsupported_features(names, _get_writing_support, metadata)
         ),
     )
 
@@ -202,15 +203,15 @@ def _is_implied(feature: Feature, protocol: Protocol) -> bool:
     return feature.writer_version <= writer < WRITER_FEATURES_VERSION
 
 
-def _reading_support(name: str) -> FeatureSupport:
+def _get_reading_support(name: str) -> FeatureSupport:
     return FEATURES[name].reading if name in FEATURES else FeatureSupport.NEVER
 
 
-def _writing_support(name: str) -> FeatureSupport:
+def _get_writing_support(name: str) -> FeatureSupport:
     return FEATURES[name].writing if name in FEATURES else FeatureSupport.NEVER
 
 
-def _unsupported_features(
+def _list_unsupported_features(
     names: Set[str], support: Callable[[str], FeatureSupport], metadata: Metadata | None
 ) -> list[str]:
     never = {name for name in names if support(name) is FeatureSupport.NEVER}
@@ -241,7 +242,7 @@ def _features_in_use(metadata: Metadata, *, binding: bool) -> frozenset[str]:
     by_properties = (
         feature.name
         for key, value in metadata.configuration.items()
-        for feature, values in _features_of(key)
+        for feature, values in _find_features_of_property(key)
         if not (binding and feature.marks_alone_bind) and (not values or value.lower() in values)
     )
     names = _found_in_columns(metadata.schema_string, binding).union(by_properties)
@@ -249,7 +250,7 @@ def _features_in_use(metadata: Metadata, *, binding: bool) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def _features_of(key: str) -> tuple[tuple[Feature, tuple[str, ...]], ...]:
+def _find_features_of_property(key: str) -> tuple[tuple[Feature, tuple[str, ...]], ...]:
     """The features that a property may enable, each with the values that do; without any, all do."""
     return tuple(
         (feature, values)

@@ -144,7 +144,7 @@ def check_commit(
     Each action comes with its number, which is what a problem names. No problem means that the commit may be
     ratified, as far as its actions tell; that the data files exist and hold what is said is not known here.
     """
-    commit = _Commit(tuple(actions), before, rules)
+    commit = _LintedCommit(tuple(actions), before, rules)
     faults: set[Fault] = set()
     for rule in _RULES:
         faults.update(islice(rule(commit), PROBLEMS_MAX))
@@ -159,19 +159,19 @@ def check_commit(
 _Kind = TypeVar("_Kind", bound=Action)
 
 
-class _Commit:
+class _LintedCommit:
     """A commit with what its rules ask for: the table before it, and what it would be afterwards."""
 
     def __init__(self, actions: Sequence[Numbered], before: LintState, rules: LintRules) -> None:
         self.actions, self.before, self.rules = actions, before, rules
-        protocols, metadata = self.of(Protocol), self.of(Metadata)
+        protocols, metadata = self.list_actions(Protocol), self.list_actions(Metadata)
         self.protocol_line, self.protocol = protocols[-1] if protocols else (WHOLE_COMMIT, before.protocol)
         self.metadata_line, self.metadata = metadata[-1] if metadata else (WHOLE_COMMIT, before.metadata)
         self.features = frozenset() if self.protocol is None else supported_features(self.protocol)
         self.schema = None if self.metadata is None else _parse_schema(self.metadata.schema_string)
         self.configuration: Mapping[str, str] = {} if self.metadata is None else self.metadata.configuration
 
-    def of(self, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
+    def list_actions(self, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
         return [(line, action) for line, action in self.actions if isinstance(action, kind)]
 
     @property
@@ -180,11 +180,11 @@ class _Commit:
         return bool(self.protocol_line or self.metadata_line)
 
 
-def _only_once(commit: _Commit) -> Iterator[Fault]:
+def _find_repeated_actions(commit: _LintedCommit) -> Iterator[Fault]:
     if not commit.actions:
         yield WHOLE_COMMIT, "the commit contains no action"
     for kind in (Protocol, Metadata, CommitInfo):
-        actions = commit.of(kind)
+        actions = commit.list_actions(kind)
         for line, _ in actions[1:]:
             yield (
                 line,
@@ -193,9 +193,11 @@ def _only_once(commit: _Commit) -> Iterator[Fault]:
                     "one"
                 ),
             )
-    yield from _find_repeated_names([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
     yield from _find_repeated_names(
-        [(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain"
+        [(line, txn.app_id) for line, txn in commit.list_actions(Txn)], "the application"
+    )
+    yield from _find_repeated_names(
+        [(line, domain.domain) for line, domain in commit.list_actions(DomainMetadata)], "the domain"
     )
     for line, action in commit.actions:
         if isinstance(action, CheckpointMetadata | Sidecar):
@@ -209,14 +211,14 @@ def _find_repeated_names(named: Collection[tuple[int, str]], subject: str) -> It
             yield line, f"{subject} '{name}' is already in line {seen[name]}"
 
 
-def _lint_first_commit(commit: _Commit) -> Iterator[Fault]:
+def _lint_first_commit(commit: _LintedCommit) -> Iterator[Fault]:
     if commit.protocol is None:
         yield WHOLE_COMMIT, "the first commit of a table needs a 'protocol'"
     if commit.metadata is None:
         yield WHOLE_COMMIT, "the first commit of a table needs a 'metaData'"
 
 
-def _check_protocol(commit: _Commit) -> Iterator[Fault]:
+def _check_protocol(commit: _LintedCommit) -> Iterator[Fault]:
     if commit.protocol is None:
         return
     if commit.protocol_line:
@@ -235,7 +237,7 @@ def _check_protocol(commit: _Commit) -> Iterator[Fault]:
         yield from _lint_unlisted_features(commit, commit.metadata)
 
 
-def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
+def _lint_unlisted_features(commit: _LintedCommit, metadata: Metadata) -> Iterator[Fault]:
     """Features that the commit enables without listing them. Ones that were enabled before are no fault of
     it."""
     old_metadata = commit.before.metadata
@@ -250,20 +252,20 @@ def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fau
         yield line, f"the table uses '{name}', but its protocol lacks the feature"
 
 
-def _check_metadata(commit: _Commit) -> Iterator[Fault]:
+def _check_metadata(commit: _LintedCommit) -> Iterator[Fault]:
     if commit.metadata is not None and commit.metadata_line:
         for reason in metadata_faults(commit.metadata, commit.before.metadata):
             yield commit.metadata_line, reason
 
 
-def _check_commit_infos(commit: _Commit) -> Iterator[Fault]:
-    for line, info in commit.of(CommitInfo)[:1]:  # a second one is a fault itself
+def _check_commit_infos(commit: _LintedCommit) -> Iterator[Fault]:
+    for line, info in commit.list_actions(CommitInfo)[:1]:  # a second one is a fault itself
         for reason in info_faults(info):
             yield line, reason
 
 
-def _check_timestamps(commit: _Commit) -> Iterator[Fault]:
-    for line, txn in commit.of(Txn):
+def _check_timestamps(commit: _LintedCommit) -> Iterator[Fault]:
+    for line, txn in commit.list_actions(Txn):
         if txn.last_updated is not None and txn.last_updated < 0:
             yield line, f"'lastUpdated' must not be negative, got {txn.last_updated}"
     if not _is_timed(commit.features, commit.configuration):
@@ -296,7 +298,7 @@ def _is_ahead(time: int, previous: int | None, now_ms: int | None) -> bool:
     return time > max(now_ms, (previous or 0) + 1) + AHEAD_MAX_MS
 
 
-def _lint_timestamp_start(commit: _Commit, time: int) -> Iterator[Fault]:
+def _lint_timestamp_start(commit: _LintedCommit, time: int) -> Iterator[Fault]:
     """A table that had versions without timestamps says from where on it has them."""
     state_before, version = commit.before, commit.before.version + 1
     if state_before.protocol is None or state_before.metadata is None:
@@ -309,7 +311,7 @@ def _lint_timestamp_start(commit: _Commit, time: int) -> Iterator[Fault]:
             yield line, f"the commit turns in-commit timestamps on, so '{name}' must be '{expected_value}'"
 
 
-def _lint_managed_table(commit: _Commit) -> Iterator[Fault]:
+def _lint_managed_table(commit: _LintedCommit) -> Iterator[Fault]:
     """A managed table names its owner and has in-commit timestamps. (The reverse is a matter of features.)"""
     line = commit.metadata_line or commit.protocol_line
     if MANAGED_COMMITS not in commit.features or not commit.changes_table:
@@ -320,9 +322,9 @@ def _lint_managed_table(commit: _Commit) -> Iterator[Fault]:
         yield line, f"the feature '{MANAGED_COMMITS}' needs in-commit timestamps: set '{TIMESTAMPS}' to true"
 
 
-def _check_domains(commit: _Commit) -> Iterator[Fault]:
+def _check_domains(commit: _LintedCommit) -> Iterator[Fault]:
     if DOMAIN_METADATA not in commit.features:
-        for line, _ in commit.of(DomainMetadata):
+        for line, _ in commit.list_actions(DomainMetadata):
             yield line, f"the table would need the feature '{DOMAIN_METADATA}'"
     for name in sorted(commit.features & FEATURES.keys()) if commit.changes_table else ():
         for required in FEATURES[name].requires:
@@ -330,7 +332,7 @@ def _check_domains(commit: _Commit) -> Iterator[Fault]:
                 yield commit.protocol_line, f"the feature '{name}' needs the feature '{required}'"
 
 
-def _partition_columns(commit: _Commit) -> Iterator[Fault]:
+def _lint_partition_columns(commit: _LintedCommit) -> Iterator[Fault]:
     """Writers of files know the properties of a table alone."""
     if MATERIALIZE_PARTITIONS not in commit.features or not commit.changes_table:
         return
@@ -339,23 +341,23 @@ def _partition_columns(commit: _Commit) -> Iterator[Fault]:
         yield line, f"the feature '{MATERIALIZE_PARTITIONS}' needs '{MATERIALIZED_PARTITIONS}' set to true"
 
 
-def _check_clustering(commit: _Commit) -> Iterator[Fault]:
+def _check_clustering(commit: _LintedCommit) -> Iterator[Fault]:
     """Files of a clustered table have statistics of the columns that it is clustered by."""
     if CLUSTERING not in commit.features:
         return
     if commit.changes_table and commit.metadata is not None and commit.metadata.partition_columns:
         yield commit.metadata_line or commit.protocol_line, "a table cannot be both partitioned and clustered"
     columns = commit.before.clustering
-    for _, domain in commit.of(DomainMetadata):
+    for _, domain in commit.list_actions(DomainMetadata):
         if domain.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
             columns = parse_clustering(domain.configuration)
-    for line, add in commit.of(Add) if columns else ():
+    for line, add in commit.list_actions(Add) if columns else ():
         for path in lacking_statistics(add, columns):
             name = ".".join(path)
             yield line, f"the table is clustered by '{name}', but 'stats' has no 'nullCount' of that column"
 
 
-def _lint_row_id_columns(commit: _Commit) -> Iterator[Fault]:
+def _lint_row_id_columns(commit: _LintedCommit) -> Iterator[Fault]:
     """A table that tracks rows names the columns for ids, which no column of its own is called."""
     metadata = commit.metadata
     if metadata is None or not commit.metadata_line or not has_row_tracking(metadata):
@@ -381,25 +383,25 @@ def _lint_row_id_columns(commit: _Commit) -> Iterator[Fault]:
                 yield line, f"'{name}' cannot change, because files have that column"
 
 
-def _lint_append_only(commit: _Commit) -> Iterator[Fault]:
+def _lint_append_only(commit: _LintedCommit) -> Iterator[Fault]:
     """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
     old_metadata = commit.before.metadata
     if old_metadata is not None and is_on(old_metadata.configuration, APPEND_ONLY):
-        for line, remove in commit.of(Remove):
+        for line, remove in commit.list_actions(Remove):
             if remove.data_change:
                 yield line, f"the table is append-only, but '{remove.path}' is removed with 'dataChange' true"
 
 
-def _check_files(commit: _Commit) -> Iterator[Fault]:
+def _check_files(commit: _LintedCommit) -> Iterator[Fault]:
     if commit.schema is not None and not commit.schema.fields:
-        for line, _ in commit.of(Add):
+        for line, _ in commit.list_actions(Add):
             yield line, "the table has no columns yet, so it can hold no file"
     version = iceberg_version(commit.configuration)
     expected = ExpectedFiles(
-        partitions=_partition_fields(commit.metadata),
-        partitions_before=_partition_fields(commit.before.metadata),
+        partitions=_read_partition_fields(commit.metadata),
+        partitions_before=_read_partition_fields(commit.before.metadata),
         features=commit.features,
-        absolute_paths=commit.rules.absolute_paths or _begins_clone(commit),
+        absolute_paths=commit.rules.absolute_paths or _is_first_version_of_clone(commit),
         live=commit.before.live,
         needs_row_counts=_needs_row_counts(commit),
         iceberg=None if version is None else ICEBERG_COMPAT[version],
@@ -408,13 +410,13 @@ def _check_files(commit: _Commit) -> Iterator[Fault]:
     yield from file_faults(commit.actions, expected)
 
 
-def _begins_clone(commit: _Commit) -> bool:
+def _is_first_version_of_clone(commit: _LintedCommit) -> bool:
     """Whether it is the first version of a clone, which the owner itself writes."""
     return commit.before.metadata is None and bool(clone_sources(commit.configuration))
 
 
 _RULES: Final = (
-    _only_once,
+    _find_repeated_actions,
     _lint_first_commit,
     _check_protocol,
     _check_metadata,
@@ -422,7 +424,7 @@ _RULES: Final = (
     _check_timestamps,
     _lint_managed_table,
     _check_domains,
-    _partition_columns,
+    _lint_partition_columns,
     _check_clustering,
     _lint_row_id_columns,
     _lint_append_only,
@@ -430,7 +432,7 @@ _RULES: Final = (
 )
 
 
-def _needs_row_counts(commit: _Commit) -> bool:
+def _needs_row_counts(commit: _LintedCommit) -> bool:
     protocol, metadata = commit.protocol, commit.metadata
     return protocol is not None and metadata is not None and assigns_row_ids(protocol, metadata)
 
@@ -439,7 +441,7 @@ def _is_timed(features: frozenset[str], configuration: Mapping[str, str]) -> boo
     return IN_COMMIT_TIMESTAMP in features and is_on(configuration, TIMESTAMPS)
 
 
-def _partition_fields(metadata: Metadata | None) -> Mapping[str, Field] | None:
+def _read_partition_fields(metadata: Metadata | None) -> Mapping[str, Field] | None:
     schema = None if metadata is None else _parse_schema(metadata.schema_string)
     if metadata is None or schema is None:
         return None

@@ -58,7 +58,7 @@ def file_faults(actions: Sequence[Numbered], expected: ExpectedFiles) -> Iterato
         if isinstance(action, Add | Remove | Cdc):
             is_known = isinstance(action, Add) and action.key in elsewhere
             rules = replace(expected, absolute_paths=True) if is_known else expected
-            for reason in _faults_of(action, rules):
+            for reason in _find_faults(action, rules):
                 yield line, reason
     yield from _lint_repeated_files(actions)
     if expected.live is not None:
@@ -89,7 +89,7 @@ def has_whole_vector(vector: DeletionVector | None) -> bool:
     return vector is not None and vector.storage_type == "p"
 
 
-def _faults_of(action: Add | Remove | Cdc, expected: ExpectedFiles) -> Iterator[str]:
+def _find_faults(action: Add | Remove | Cdc, expected: ExpectedFiles) -> Iterator[str]:
     # A remove names a file that is there, whatever its address: a table may be older than these rules.
     if not isinstance(action, Remove) and (
         reason := path_fault(action.path, absolute_allowed=expected.absolute_paths)

@@ -66,11 +66,11 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
             yield f"the column {name[:60]!r} lacks 'metadata'; use an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
     yield from iceberg_faults(metadata, before)
-    if before is None or _mapping_settings(before) != _mapping_settings(metadata):
+    if before is None or _read_mapping_settings(before) != _read_mapping_settings(metadata):
         yield from mapping_faults(metadata, schema)
 
 
-def _mapping_settings(metadata: Metadata) -> tuple[str | None, ...]:
+def _read_mapping_settings(metadata: Metadata) -> tuple[str | None, ...]:
     """The settings of a table's column mapping."""
     properties = metadata.configuration
     return metadata.schema_string, properties.get(MODE), properties.get(MAX_ID)

@@ -35,7 +35,7 @@ def partition_part(where: str, schema_string: str, partition_columns: Sequence[s
     """
     parts = [
         and_part
-        for and_part in _and_parts(parse_predicate(where, parse_schema(schema_string)))
+        for and_part in _split_and_parts(parse_predicate(where, parse_schema(schema_string)))
         if all(_is_partition(column, partition_columns) for column in list_columns(and_part))
     ]
     if not parts:
@@ -84,11 +84,11 @@ def _parse_condition(where: str, schema_string: str) -> Predicate | None:
         return None
 
 
-def _and_parts(predicate: Predicate) -> Iterator[Predicate]:
+def _split_and_parts(predicate: Predicate) -> Iterator[Predicate]:
     """The parts that must all be true."""
     if isinstance(predicate, And):
         for part in predicate.parts:
-            yield from _and_parts(part)
+            yield from _split_and_parts(part)
     else:
         yield predicate
 

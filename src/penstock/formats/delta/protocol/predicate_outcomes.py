@@ -72,13 +72,13 @@ def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Out
             return _negate_outcomes(outcomes(predicate.inner, known))
         case IsNull():
             of = known(predicate.column)
-            return _set((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
+            return _make_outcomes((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
         case ComparedValues():
             return _compare_outcomes(known(predicate.column), predicate.operator, predicate.value)
         case OneOf():
             of = known(predicate.column)
             each = [_compare_outcomes(of, "=", value) for value in predicate.values]
-            return _set(
+            return _make_outcomes(
                 (True, any(True in part_outcomes for part_outcomes in each)),
                 (False, all(False in part_outcomes for part_outcomes in each)),
                 (None, of.may_be_null),
@@ -145,11 +145,11 @@ def _compare_outcomes(known_value: KnownValue, operator: str, value: Value) -> O
     value_is_nan = isinstance(value, float) and isnan(value)
     if value_is_nan:
         # Every number is smaller than NaN, and NaN equals itself.
-        by_value = _set((compare(0, 1), True))
-        by_nan = _set((compare(0, 0), True))
+        by_value = _make_outcomes((compare(0, 1), True))
+        by_nan = _make_outcomes((compare(0, 0), True))
     else:
         by_value = _compare_bounds(known_value, operator, value)
-        by_nan = _set((compare(1, 0), True))
+        by_nan = _make_outcomes((compare(1, 0), True))
     result = frozenset() if not known_value.may_be_value else by_value
     result = result | by_nan if known_value.may_be_nan else result
     return result | {None} if known_value.may_be_null else result
@@ -168,7 +168,7 @@ def _compare_bounds(known_value: KnownValue, operator: str, value: Any) -> Outco
 
 def _like_outcomes(known_value: KnownValue, like: Like) -> Outcomes:
     if known_value.is_exact:
-        return _set((like.matches(known_value.low), True))
+        return _make_outcomes((like.matches(known_value.low), True))
     prefix, size = like.prefix, len(like.prefix)
     may_match = (known_value.low is None or known_value.low[:size] <= prefix) and (
         known_value.high is None or prefix <= known_value.high[:size]
@@ -182,7 +182,9 @@ def _like_outcomes(known_value: KnownValue, like: Like) -> Outcomes:
         and known_value.low.startswith(prefix)
         and known_value.high.startswith(prefix)
     )
-    by_value = _set((True, may_match), (False, not all_match)) if known_value.may_be_value else frozenset()
+    by_value = (
+        _make_outcomes((True, may_match), (False, not all_match)) if known_value.may_be_value else frozenset()
+    )
     return by_value | {None} if known_value.may_be_null else by_value
 
 
@@ -197,5 +199,5 @@ def _negate_outcomes(outcomes: Outcomes) -> Outcomes:
     return frozenset(None if outcome is None else not outcome for outcome in outcomes)
 
 
-def _set(*possible: tuple[Outcome, bool]) -> Outcomes:
+def _make_outcomes(*possible: tuple[Outcome, bool]) -> Outcomes:
     return frozenset(outcome for outcome, is_possible in possible if is_possible)

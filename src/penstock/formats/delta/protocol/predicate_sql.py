@@ -28,15 +28,17 @@ def write_predicate(predicate: Predicate) -> str:
         case Or():
             return " or ".join(map(_write_part, predicate.parts))
         case Not():
-            return _negation_text(predicate.inner)
+            return _write_negation(predicate.inner)
         case IsNull():
-            return f"{_column_text(predicate.column)} is null"
+            return f"{_write_column(predicate.column)} is null"
         case ComparedValues():
-            return f"{_column_text(predicate.column)} {predicate.operator} {_write_literal(predicate.value)}"
+            return f"{_write_column(predicate.column)} {predicate.operator} {_write_literal(predicate.value)}"
         case OneOf():
-            return f"{_column_text(predicate.column)} in ({', '.join(map(_write_literal, predicate.values))})"
+            return (
+                f"{_write_column(predicate.column)} in ({', '.join(map(_write_literal, predicate.values))})"
+            )
         case Like():
-            return f"{_column_text(predicate.column)} like {_quote_text(predicate.pattern)}"
+            return f"{_write_column(predicate.column)} like {_quote_text(predicate.pattern)}"
 
 
 def _write_part(predicate: Predicate) -> str:
@@ -44,20 +46,20 @@ def _write_part(predicate: Predicate) -> str:
     return f"({text})" if isinstance(predicate, And | Or) else text
 
 
-def _negation_text(inner: Predicate) -> str:
+def _write_negation(inner: Predicate) -> str:
     """The negation as SQL writes it, such as ``is not null``, without deeper nesting."""
     match inner:
         case IsNull():
-            return f"{_column_text(inner.column)} is not null"
+            return f"{_write_column(inner.column)} is not null"
         case OneOf():
-            return f"{_column_text(inner.column)} not in ({', '.join(map(_write_literal, inner.values))})"
+            return f"{_write_column(inner.column)} not in ({', '.join(map(_write_literal, inner.values))})"
         case Like():
-            return f"{_column_text(inner.column)} not like {_quote_text(inner.pattern)}"
+            return f"{_write_column(inner.column)} not like {_quote_text(inner.pattern)}"
         case _:
             return f"not {_write_part(inner)}"
 
 
-def _column_text(column: Column) -> str:
+def _write_column(column: Column) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in column.path)
 
 

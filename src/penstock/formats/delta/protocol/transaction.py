@@ -180,7 +180,7 @@ def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
     """Whether a table is partitioned by other columns, and not just by their other names."""
     old_columns, becomes = (
         [
-            _stored_column(_columns_by_name(metadata.schema_string), name)
+            _find_stored_column(_columns_by_name(metadata.schema_string), name)
             for name in metadata.partition_columns
         ]
         for metadata in (before, after)
@@ -199,7 +199,7 @@ def _is_narrowed(before: Metadata, after: Metadata) -> bool:
     return any(not field.nullable and stored_name(field) in old_fields for field in becomes)
 
 
-def _stored_column(columns: Mapping[str, Field], name: str) -> str:
+def _find_stored_column(columns: Mapping[str, Field], name: str) -> str:
     return stored_name(columns[name]) if name in columns else name
 
 

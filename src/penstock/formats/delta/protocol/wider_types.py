@@ -64,12 +64,12 @@ def _widen_struct(struct: StructType, path: tuple[str, ...], kind: str, name: st
         field_names = ", ".join(kind.name for kind in struct.fields)
         raise InvalidRequest(f"there is no column '{path[0]}'; the columns are {field_names}", column=path[0])
     changes: list[dict[str, str]] = []
-    widened = _widen(field.type, path[1:], kind, name, (), changes)
+    widened = _widen_type(field.type, path[1:], kind, name, (), changes)
     changed = replace(field, type=widened, metadata=_note_changes(field, changes))
     return StructType(tuple(changed if kind is field else kind for kind in struct.fields))
 
 
-def _widen(
+def _widen_type(
     current: Type,
     path: tuple[str, ...],
     kind: str,
@@ -85,13 +85,13 @@ def _widen(
         case StructType():
             return _widen_struct(current, path, kind, name)
         case ArrayType() if step == "element":
-            element = _widen(current.element_type, path[1:], kind, name, (*inside, step), changes)
+            element = _widen_type(current.element_type, path[1:], kind, name, (*inside, step), changes)
             return replace(current, element_type=element)
         case MapType() if step == "key":
-            key = _widen(current.key_type, path[1:], kind, name, (*inside, step), changes)
+            key = _widen_type(current.key_type, path[1:], kind, name, (*inside, step), changes)
             return replace(current, key_type=key)
         case MapType() if step == "value":
-            value = _widen(current.value_type, path[1:], kind, name, (*inside, step), changes)
+            value = _widen_type(current.value_type, path[1:], kind, name, (*inside, step), changes)
             return replace(current, value_type=value)
         case _:
             raise InvalidRequest(f"the column '{name}' has no part '{path[0]}'", column=name)

@@ -70,7 +70,7 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedF
     inner = _InnerTables()
     for entry in entries:
         yield from inner.advance_to(entry.key)
-        if inner.has(entry.key):
+        if inner.is_in_last_table(entry.key):
             continue
         match = _SUM.fullmatch(entry.key)
         if match and _is_data(name := match["folder"] + match["name"], needs):
@@ -83,9 +83,13 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedF
         own = sums.pop(entry.key, None)
         if own is not None and fate is SweepDecision.DATA and own.modified_us < needs.data_us:
             yield from inner.hold_back(JudgedFile(own, SweepDecision.DATA))
-    yield from inner.all_passed()
+    yield from inner.pass_remaining()
     for name, entry in sums.items():
-        if entry.modified_us < needs.data_us and name not in needs.named and not inner.contains(name):
+        if (
+            entry.modified_us < needs.data_us
+            and name not in needs.named
+            and not inner.is_in_inner_table(name)
+        ):
             yield JudgedFile(entry, SweepDecision.DATA)
 
 
@@ -112,12 +116,14 @@ class _InnerTables:
         """The listing has come to a key: yield the judged files that no inner table's log can keep any
         more."""
         if self._waiting and key >= self._until:
-            yield from self.all_passed()
+            yield from self.pass_remaining()
         root, separator, _ = key.partition(f"/{LOG}")
-        if separator and not self.has(key):
+        if separator and not self.is_in_last_table(key):
             self._roots.append(f"{root}/")
             self._waiting = [
-                judged_file for judged_file in self._waiting if not self.has(judged_file.entry.key)
+                judged_file
+                for judged_file in self._waiting
+                if not self.is_in_last_table(judged_file.entry.key)
             ]
 
     def hold_back(self, judged_file: JudgedFile) -> Iterator[JudgedFile]:
@@ -130,15 +136,15 @@ class _InnerTables:
         else:
             yield judged_file
 
-    def all_passed(self) -> Iterator[JudgedFile]:
+    def pass_remaining(self) -> Iterator[JudgedFile]:
         waiting, self._waiting, self._until = self._waiting, [], ""
         yield from waiting
 
-    def has(self, key: str) -> bool:
+    def is_in_last_table(self, key: str) -> bool:
         """Whether a key lies in the table that was met last. Those before it have been passed."""
         return bool(self._roots) and key.startswith(self._roots[-1])
 
-    def contains(self, key: str) -> bool:
+    def is_in_inner_table(self, key: str) -> bool:
         """Whether a key lies in an inner table that the listing has come across."""
         return any(key.startswith(root) for root in self._roots)
 
@@ -172,11 +178,13 @@ def _is_data(name: str, needs: DeltaNeeds) -> bool:
 
 def has_writer_name(name: str, prefix_length: int = PREFIX_LENGTH) -> bool:
     """Whether a file has such a name as writers of Delta tables give."""
-    return any(pattern.fullmatch(name) for pattern in (_WRITTEN, _prefix_pattern(prefix_length), _ATTEMPT))
+    return any(
+        pattern.fullmatch(name) for pattern in (_WRITTEN, _make_prefix_pattern(prefix_length), _ATTEMPT)
+    )
 
 
 @lru_cache(maxsize=100)
-def _prefix_pattern(length: int) -> re.Pattern[str]:
+def _make_prefix_pattern(length: int) -> re.Pattern[str]:
     """The pattern of names with a random prefix instead of partition folders.
 
     A folder of letters at the root may be anybody's: only the table's own length is taken there, and the

@@ -33,7 +33,7 @@ class LineFiles:
 
     def __init__(self, places: Places, read: Read) -> None:
         self._places, self._read = places, read
-        self._seen = _Names(NAMES_MAX)
+        self._seen = _LineFileNames(NAMES_MAX)
 
     def have(self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]) -> dict[int, str]:
         """Have a file for each of some versions of a line, and give their names below the table's root.
@@ -99,7 +99,7 @@ class LineFiles:
         return names
 
 
-class _Names:
+class _LineFileNames:
     """Some names of files that are there for good, the newest of those that were seen."""
 
     def __init__(self, names_max: int) -> None:

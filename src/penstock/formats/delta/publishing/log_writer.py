@@ -76,7 +76,7 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LogList
     ``InvalidLog`` if bytes that are needed to compare are gone.
     """
     line = line_of(content)
-    listed = _list(place, line.published, line.fork)
+    listed = _list_log(place, line.published, line.fork)
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
         if listed.is_past and not _is_published(place, line.published):
@@ -101,7 +101,7 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LogList
 
 def newest_after(place: Place, version: int) -> int:
     """The newest version of a log that is newer than a given one; -1 if there is none. One request."""
-    return _list(place, version, version).newest
+    return _list_log(place, version, version).newest
 
 
 def publish_versions(
@@ -235,7 +235,7 @@ def _find_foreign_version(
     return None
 
 
-class _Listed(NamedTuple):
+class _ListedVersions(NamedTuple):
     commits: dict[int, int]
     """Published versions, in order, with their sizes."""
     is_past: bool
@@ -246,7 +246,7 @@ class _Listed(NamedTuple):
     """The newest commit after the last version that was asked for; -1 if there is none."""
 
 
-def _list(place: Place, after: int, last: int) -> _Listed:
+def _list_log(place: Place, after: int, last: int) -> _ListedVersions:
     """What a log has of versions after one, up to another."""
     start = str(CommitName(after)) if after >= 0 else START_OF_VERSIONS
     commits: dict[int, int] = {}
@@ -261,7 +261,7 @@ def _list(place: Place, after: int, last: int) -> _Listed:
                 newest = max(newest, version)
             case ClassicName(version) | PartName(version) | UuidName(version) if version >= last:
                 has_checkpoint = has_checkpoint or entry.size > 0
-    return _Listed(commits, newest >= 0 and has_checkpoint, is_empty, newest)
+    return _ListedVersions(commits, newest >= 0 and has_checkpoint, is_empty, newest)
 
 
 def _is_published(place: Place, version: int) -> bool:

@@ -98,7 +98,7 @@ class CheckpointMaintenance:
                 return
             self._wishes[content.id] = _LatestPublished(key, content, published)
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="penstock-maintenance", daemon=True)
+                self._thread = Thread(target=self._run_until_closed, name="penstock-maintenance", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -133,13 +133,13 @@ class CheckpointMaintenance:
             thread.join(timeout_s)
         self._is_closed = True
 
-    def _run(self) -> None:
+    def _run_until_closed(self) -> None:
         while (identities := self._take_next_table()) is not None:
             table_id, wish, table = identities
             begun_s = self._elapsed()
             rest_s = 0.0
             try:
-                self._maintain(wish, table)
+                self._maintain_table(wish, table)
             except PenstockError as problem:
                 rest_s = REST_AFTER_FAILURE_S
                 level = logging.DEBUG if self._is_closed else logging.WARNING
@@ -150,7 +150,7 @@ class CheckpointMaintenance:
                 logger.log(level, "no checkpoint of '%s' could be made", wish.key, exc_info=problem)
             ended_s = self._elapsed()
             table.rests_until_s = ended_s + max(rest_s, REST * (ended_s - begun_s))
-            self._remember(table_id, table)
+            self._remember_table(table_id, table)
 
     def _take_next_table(self) -> tuple[UUID, _LatestPublished, _TableUpkeep] | None:
         """The next table to look after, as soon as there is one; ``None`` when all is over."""
@@ -170,7 +170,7 @@ class CheckpointMaintenance:
                     return None
                 self._changed.wait(wait_s)
 
-    def _maintain(self, wish: _LatestPublished, table: _TableUpkeep) -> None:
+    def _maintain_table(self, wish: _LatestPublished, table: _TableUpkeep) -> None:
         declared = declared_of(line_of(wish.content), self._read)
         metadata = parse_action(declared.metadata)
         interval = checkpoint_interval(metadata.configuration if isinstance(metadata, Metadata) else {})
@@ -185,7 +185,7 @@ class CheckpointMaintenance:
             table.checkpoint = wish.published
             place.tidy(self._clock() - GRACE_MS * 1000)
 
-    def _remember(self, table_id: UUID, table: _TableUpkeep) -> None:
+    def _remember_table(self, table_id: UUID, table: _TableUpkeep) -> None:
         with self._changed:
             self._under_way.clear()
             self._changed.notify_all()

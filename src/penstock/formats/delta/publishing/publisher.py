@@ -82,7 +82,7 @@ class PublishTask(NamedTuple):
 
     @property
     def id(self) -> JobId:
-        return JobId(_table_id(self.content), self.own, self.is_follow_up)
+        return JobId(_get_table_id(self.content), self.own, self.is_follow_up)
 
     @property
     def location(self) -> str:
@@ -184,7 +184,9 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             if is_default and newest > line.latest:
                 return  # those who land one after the other may come here in any order
             if own and line.latest <= progress.published:
-                self._remember(task.id, line.fork)  # the branch was set back, and has other versions now
+                self._remember_published(
+                    task.id, line.fork
+                )  # the branch was set back, and has other versions now
             if is_default and line.fork <= progress.published:
                 self.discard_finished_tasks(task.id, self._is_published)
             else:
@@ -217,11 +219,11 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         ``ManagedElsewhere`` for a table of another lake.
         """
         self.check_owned(content)
-        line, id = line_of(content), JobId(_table_id(content), b"")  # noqa: A001
+        line, id = line_of(content), JobId(_get_table_id(content), b"")  # noqa: A001
         with self.wait_for_job(id) as job:
             before = self._log_progress(id).published
             try:
-                published = self._publish(id, content, version)
+                published = self._publish_in_turn(id, content, version)
             except PenstockError as problem:
                 if (
                     line.phase is not OwnershipPhase.ADOPTING
@@ -306,11 +308,11 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         self.materialise(task.content, max(before, task.line.fork))
         with self.changed:
             if self._log_progress(task.id).published == before:  # else the branch was set back meanwhile
-                self._remember(task.id, task.line.latest)
+                self._remember_published(task.id, task.line.latest)
 
     def _write_log(self, task: PublishTask) -> None:
         before = self._log_progress(task.id).published
-        self._publish(task.id, task.content)
+        self._publish_in_turn(task.id, task.content)
         if self.after_look is not None and not self.is_in_sync(task.id.table):
             self.after_look(task.key, task.content)
         self._add_follow_up(task, before)
@@ -359,7 +361,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     # -- one table -----------------------------------------------------------------------------------------
 
-    def _publish(self, id: JobId, content: DeltaTable, version: int | None = None) -> int:  # noqa: A002
+    def _publish_in_turn(self, id: JobId, content: DeltaTable, version: int | None = None) -> int:  # noqa: A002
         """In the table's turn."""
         place, line = self._places.open_place(content.location), line_of(content)
         goal = line.fork if version is None else min(version, line.fork)
@@ -383,20 +385,20 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
                         guard,
                     )
         except ForeignCommit:
-            self._note_foreign(_table_id(content))
+            self._note_foreign(_get_table_id(content))
             raise
         with self.changed:
-            self._remember(id, max(published, self._log_progress(id).published))
+            self._remember_published(id, max(published, self._log_progress(id).published))
         return published
 
     def _find_published_version(self, content: DeltaTable, goal: int) -> int:
         """How far a log is published now. A file that is not what was ratified is raised before the goal."""
         line = line_of(content)
-        published = max(self.published_version(_table_id(content)), line.published)
+        published = max(self.published_version(_get_table_id(content)), line.published)
         if published >= line.fork:
             return published
         comparison = self.compare(content)
-        published = max(self.published_version(_table_id(content)), line.published)
+        published = max(self.published_version(_get_table_id(content)), line.published)
         if comparison.problem is not None and published < goal:
             raise comparison.problem
         return published
@@ -405,11 +407,11 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         log_state = look(self._places.open_place(content.location), content, self._read, self._check_named)
         with self.changed:
-            self._record_published(JobId(_table_id(content), b""), log_state.published)
+            self._record_published(JobId(_get_table_id(content), b""), log_state.published)
             if log_state.problem is not None:
-                self._note_foreign(_table_id(content))
+                self._note_foreign(_get_table_id(content))
             elif log_state.beyond < 0:
-                self.remember_in_sync(_table_id(content))
+                self.remember_in_sync(_get_table_id(content))
         return log_state
 
     def is_in_sync(self, table_id: UUID) -> bool:
@@ -460,7 +462,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
     def _is_published(self, task: PublishTask) -> bool:
         return self._log_progress(task.id).published >= task.line.fork
 
-    def _remember(self, id: JobId, published: int, seen_s: float | None = None) -> None:  # noqa: A002
+    def _remember_published(self, id: JobId, published: int, seen_s: float | None = None) -> None:  # noqa: A002
         with self.changed:
             self._known[id] = LogProgress(
                 published, self._log_progress(id).seen_s if seen_s is None else seen_s
@@ -472,7 +474,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
     def _record_published(self, id: JobId, published: int) -> None:  # noqa: A002
         """Remember that versions up to one were seen to be published, and wake those who wait for them."""
         with self.changed:
-            self._remember(id, max(published, self._log_progress(id).published), elapsed_s())
+            self._remember_published(id, max(published, self._log_progress(id).published), elapsed_s())
             self.discard_finished_tasks(id, self._is_published)
 
     def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
@@ -481,7 +483,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             self._meter.count(metrics.PUBLISHED, written)
 
 
-def _table_id(content: DeltaTable) -> UUID:
+def _get_table_id(content: DeltaTable) -> UUID:
     assert content.id is not None, "a managed table has an id"
     return content.id
 

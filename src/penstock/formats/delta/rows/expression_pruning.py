@@ -34,7 +34,7 @@ def keep_files(
     facts = _FileFacts(metadata, columns)
     if not facts.fields:
         return iter(files)
-    return (file for file in files if _may_hold(expression, facts.expression(file), facts.schema))
+    return (file for file in files if _may_hold(expression, facts.make_expression(file), facts.schema))
 
 
 def _may_hold(expression: Any, known: Any, schema: Any) -> bool:
@@ -62,7 +62,7 @@ class _FileFacts:
         self.fields = tuple(field for field in named if field.type in _COMPARABLE)
         self.schema = pa.schema([(field.name, _arrow_type_of(field)) for field in named])
 
-    def expression(self, file: Add) -> Any:
+    def make_expression(self, file: Add) -> Any:
         """What is true of all rows of a file; ``None`` if nothing is known."""
         stats = read_stats(file)
         conditions = [part for field in self.fields for part in self._make_conditions(field, file, stats)]

@@ -59,10 +59,10 @@ def _address_in_sources(path: str, place: Place) -> str:
 
 
 def _name_below(address: str, roots: Sequence[str]) -> str:
-    return next(filter(None, (_relative_path(address, root) for root in roots)), "")
+    return next(filter(None, (_get_relative_path(address, root) for root in roots)), "")
 
 
-def _relative_path(address: str, root: str) -> str:
+def _get_relative_path(address: str, root: str) -> str:
     """The part of an absolute address below a root; empty if it lies elsewhere."""
     for other in ("s3a://", "s3n://"):
         if address.startswith(other):

@@ -91,14 +91,14 @@ class ColumnFiller:
             return filled
         columns: dict[str, Any] = dict(zip(filled.schema.names, filled.columns, strict=True))
         for name, (field, expression) in self._defaults.items():
-            columns[name] = _as_column(field, _compute(expression, batch))
+            columns[name] = _conform_column(field, _compute_values(expression, batch))
         for name, identity in self._numbered.items():
             columns[name] = self._take_numbers(identity, batch.num_rows)
         for name in self._explicit:
             self._note_numbers(name, columns[name])
         columns_so_far = pa.RecordBatch.from_pydict(columns)
         for name, (field, expression) in self._computed.items():
-            columns[name] = _as_column(field, _compute(expression, columns_so_far))
+            columns[name] = _conform_column(field, _compute_values(expression, columns_so_far))
         for field, expression in self._checked.values():
             _check_generated(field, expression, columns_so_far)
         loose = allow_nulls(self._schema)
@@ -155,23 +155,25 @@ def check_fit(rows: Any, schema_string: str) -> bool:
 def check_default(field: Field, text: str) -> None:
     """``InvalidRequest`` if an expression is no default of a column, ``UnsupportedFeature`` if that cannot be
     told without Spark."""
-    value = _compute(_parse_default(field, text), pa.RecordBatch.from_pydict({"row": [0]}))
+    value = _compute_values(_parse_default(field, text), pa.RecordBatch.from_pydict({"row": [0]}))
     if value.null_count and not field.nullable:
         raise InvalidRequest(
             f"the column '{field.name}' is not nullable, and {text} is null", column=field.name
         )
-    _as_column(field, value)
+    _conform_column(field, value)
 
 
 def _parse_default(field: Field, text: str) -> SqlExpression:
-    return _parse(field, text, _NOTHING, "the default of the column", "allowColumnDefaults")
+    return _parse_expression(field, text, _NOTHING, "the default of the column", "allowColumnDefaults")
 
 
 def _parse_generation(field: Field, text: str, schema: StructType) -> SqlExpression:
-    return _parse(field, text, schema, "the generated column", "generatedColumns")
+    return _parse_expression(field, text, schema, "the generated column", "generatedColumns")
 
 
-def _parse(field: Field, text: str, schema: StructType, subject: str, feature: str) -> SqlExpression:
+def _parse_expression(
+    field: Field, text: str, schema: StructType, subject: str, feature: str
+) -> SqlExpression:
     """An expression as one of a column's type; what is not converted is refused for its values."""
     try:
         expression = parse_expression(text, {TABLE: schema}, is_stored=True)
@@ -182,7 +184,7 @@ def _parse(field: Field, text: str, schema: StructType, subject: str, feature: s
     return SqlExpression(text, Conversion(expression.root, field.type))
 
 
-def _compute(expression: SqlExpression, batch: Any) -> Any:
+def _compute_values(expression: SqlExpression, batch: Any) -> Any:
     return expression.evaluate(RowFrames({TABLE: batch}, batch.num_rows))
 
 
@@ -197,13 +199,13 @@ def _unsupported_expression_error(
     )
 
 
-def _as_column(field: Field, values: Any) -> Any:
+def _conform_column(field: Field, values: Any) -> Any:
     """Values as those of a column. Raises as ``conform_batch``."""
     return conform_batch(pa.RecordBatch.from_arrays([values], [field.name]), StructType((field,))).column(0)
 
 
 def _check_generated(field: Field, expression: SqlExpression, batch: Any) -> None:
-    computed, values = _as_column(field, _compute(expression, batch)), batch.column(field.name)
+    computed, values = _conform_column(field, _compute_values(expression, batch)), batch.column(field.name)
     both_null = pc.and_(pc.is_null(computed), pc.is_null(values))
     is_same = pc.or_(pc.fill_null(pc.equal(computed, values), False), both_null)
     if pa.types.is_floating(computed.type):

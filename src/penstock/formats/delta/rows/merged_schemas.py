@@ -119,18 +119,20 @@ def _find_problems(kind: Type, path: str) -> Iterator[str]:
 def _make_field(field: Field) -> Field:
     """A field as one of a new table's, or a new one of a table's."""
     noted = {name: value for name, value in field.metadata.items() if not name.startswith(_OTHERS_RULES)}
-    return Field(name=field.name, type=_plain_notes(allow_nulls(field.type)), nullable=True, metadata=noted)
+    return Field(
+        name=field.name, type=_make_plain_notes(allow_nulls(field.type)), nullable=True, metadata=noted
+    )
 
 
-def _plain_notes(kind: Type) -> Type:
+def _make_plain_notes(kind: Type) -> Type:
     match kind:
         case StructType():
             return StructType(tuple(_make_field(field) for field in kind.fields))
         case ArrayType():
-            return replace(kind, element_type=_plain_notes(kind.element_type))
+            return replace(kind, element_type=_make_plain_notes(kind.element_type))
         case MapType():
             return replace(
-                kind, key_type=_plain_notes(kind.key_type), value_type=_plain_notes(kind.value_type)
+                kind, key_type=_make_plain_notes(kind.key_type), value_type=_make_plain_notes(kind.value_type)
             )
         case _:
             return kind

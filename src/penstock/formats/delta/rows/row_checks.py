@@ -169,7 +169,7 @@ class RowChecks:
         """``constraints`` are others than those that the metadata has."""
         schema = parse_schema(metadata.schema_string)
         enforced = constraints_of(metadata) if constraints is None else constraints
-        self._constraints = [(constraint, _parse(constraint, schema)) for constraint in enforced]
+        self._constraints = [(constraint, _parse_constraint(constraint, schema)) for constraint in enforced]
         partitions = {name.lower() for name in metadata.partition_columns}
         self._texts = [
             field.name
@@ -188,7 +188,7 @@ class RowChecks:
         """``InvalidRequest`` names a constraint that is not true for a row, and shows the row."""
         if not self._constraints or not batch.num_rows:
             return
-        batch = self._as_read(batch)
+        batch = self._to_read_values(batch)
         for constraint, condition in self._constraints:
             is_true = condition.is_true(RowFrames({TABLE: batch}, batch.num_rows))
             if pc.all(is_true).as_py():
@@ -197,7 +197,7 @@ class RowChecks:
             row = batch.slice(first, 1).select(sorted(condition.columns_of(TABLE))).to_pylist()[0]
             raise violation(constraint, ", ".join(f"{name} = {value!r}" for name, value in row.items()))
 
-    def _as_read(self, batch: Any) -> Any:
+    def _to_read_values(self, batch: Any) -> Any:
         """An empty text that says in which partition a row is will be read as null."""
         for name in self._texts:
             at = batch.schema.get_field_index(name)
@@ -218,7 +218,7 @@ def violation(constraint: Constraint, row: str) -> InvalidRequest:
     )
 
 
-def _parse(constraint: Constraint, schema: StructType) -> SqlExpression:
+def _parse_constraint(constraint: Constraint, schema: StructType) -> SqlExpression:
     try:
         return parse_condition_text(constraint.expression, {TABLE: schema}, is_stored=True)
     except InvalidRequest as problem:

@@ -85,13 +85,16 @@ class Statistics:
     def add(self, batch: Any) -> None:
         self.rows += batch.num_rows
         for column in self._columns:
-            column.add(batch)
+            column.add_batch(batch)
 
     def json(self) -> str:
         """What ``add.stats`` holds."""
         return stats_json(
             self.rows,
-            ((column.leaf, column.nulls, column.smallest(), column.largest()) for column in self._columns),
+            (
+                (column.leaf, column.nulls, column.find_smallest(), column.find_largest())
+                for column in self._columns
+            ),
         )
 
 
@@ -177,7 +180,7 @@ class _StatsColumn:
         self._has_nan = False
         self._has_bounds = isinstance(leaf.kind, str) and leaf.kind not in _WITHOUT_BOUNDS
 
-    def add(self, batch: Any) -> None:
+    def add_batch(self, batch: Any) -> None:
         array = batch.column(self.leaf.path[0])
         for name in self.leaf.path[1:]:
             array = pc.struct_field(array, name)
@@ -198,14 +201,14 @@ class _StatsColumn:
             self._low = low if self._low is None else min(self._low, low)
             self._high = high if self._high is None else max(self._high, high)
 
-    def smallest(self) -> Any:
+    def find_smallest(self) -> Any:
         return (
             cut_smallest(self._low)
             if isinstance(self._low, str)
             else written_bound(self.leaf.kind, self._low)
         )
 
-    def largest(self) -> Any:
+    def find_largest(self) -> Any:
         if isinstance(self._high, str):
             return cut_largest(self._high)
         return None if self._has_nan else written_bound(self.leaf.kind, self._high)

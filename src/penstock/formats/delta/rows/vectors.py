@@ -75,7 +75,7 @@ def inline_vector(rows: DeletedRows) -> DeletionVector | None:
     """A vector that deletes some rows, as part of the action; ``None`` if it would delete none."""
     if not rows.bits:
         return None
-    data = _pack(rows.bits)
+    data = _pack_bits(rows.bits)
     text = b85encode(data, pad=True).decode().translate(_TO_Z85)
     return DeletionVector(
         storage_type="i",
@@ -93,7 +93,7 @@ def write_vectors(
     vectors: dict[str, DeletionVector] = {}
     data, name = bytearray([FILE_VERSION]), uuid4()
     for path, rows in deleted.items():
-        packed = _pack(rows.bits)
+        packed = _pack_bits(rows.bits)
         if len(packed) <= INLINE_MAX_BYTES:
             vector = inline_vector(rows)
             assert vector is not None  # which would delete nothing
@@ -114,7 +114,7 @@ def write_vectors(
     return vectors
 
 
-def _pack(bits: int) -> bytes:
+def _pack_bits(bits: int) -> bytes:
     """The data of a vector."""
     bitmap = bits.to_bytes(-(-bits.bit_length() // 8), "little")
     size = CONTAINER_BYTES << 16  # of what one bitmap for 32 bits covers
@@ -134,7 +134,7 @@ def deleted_rows(
     file does not have.
     """
     try:
-        data = _bytes_of(vector, read, locate)
+        data = _read_vector_bytes(vector, read, locate)
         bitmap = _decode_bitmap(data, rows)
         count = int.from_bytes(bitmap, "little").bit_count()
         if count != vector.cardinality:
@@ -154,7 +154,7 @@ def vector_file(vector: DeletionVector) -> str:
     return f"{folder}/{file_name}" if folder else file_name
 
 
-def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], str]) -> bytes:
+def _read_vector_bytes(vector: DeletionVector, read: ReadRange, locate: Callable[[str], str]) -> bytes:
     match vector.storage_type:
         case "i":
             # The text covers whole groups of four bytes; what is more than the size is padding.
