@@ -37,6 +37,9 @@ class Answerers:
     Java: Final = SimpleNamespace(implements=["io.penstock.spark.LakeAnswerers"])
     """As py4j wants to be told of what the JVM may call."""
 
+    def isThere(self) -> bool:  # noqa: N802 - as the JVM calls it
+        return True
+
     def of(self, address: str, token: str) -> Driver:
         """Nothing is asked of the server yet: its errors are those of a statement."""
         lake = _ServedLake(address, token)

@@ -9,4 +9,7 @@ public interface LakeAnswerers {
    * @param token what the server knows the caller by; empty for that of the environment
    */
   PlanDriver of(String address, String token);
+
+  /** Answers true, if there is anybody. */
+  boolean isThere();
 }

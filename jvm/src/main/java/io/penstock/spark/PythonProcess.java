@@ -63,7 +63,7 @@ public final class PythonProcess {
     return RUNNING.compute(
         python,
         (path, before) -> {
-          if (before != null && before.process.isAlive() && before.context == context) {
+          if (before != null && before.isThere() && before.context == context) {
             return before;
           }
           if (before != null) {
@@ -86,6 +86,16 @@ public final class PythonProcess {
   /** Who answers for the lake of a server. */
   PlanDriver answerer(String address, String token) {
     return answerers.computeIfAbsent(List.of(address, token), one -> ready.join().of(address, token));
+  }
+
+  /** Whether it answers. That it has ended is known later than its connections are closed. */
+  private boolean isThere() {
+    try {
+      return process.isAlive() && ready.join().isThere();
+    } catch (RuntimeException gone) {
+      LOG.info("the Python process does not answer any more: {}", gone.getMessage());
+      return false;
+    }
   }
 
   /** Whether it is over. Its connections are closed a moment before that: who lost one waits as long. */
