@@ -133,9 +133,26 @@ def test_a_deletion_that_is_repeated_takes_no_rows_that_were_deleted_before_it(
         else:
             lake.revert(removed, "main")
             lake.revert(marked, "main")
-        with pytest.raises(MergeConflict, match=r"1 rows of .* that were deleted before"):
+        with pytest.raises(MergeConflict, match="that were deleted before are there again"):
             lake.transplant(removed, "main")
         lake.transplant(marked, "main")
         assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3]
         lake.transplant(removed, "main")
         assert table.to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_an_update_that_is_repeated_brings_no_rows_back_that_were_deleted_since(
+    tmp_path: Path, has_vectors: bool
+) -> None:
+    properties = VECTORS if has_vectors else {}
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        table = lake.delta.create("t", data=rows(3, 4, 5, 6), properties=properties)
+        merge = table.merge(rows(4, 6, 7, 8), "target.id = source.id").when_matched_update({"v": "1"})
+        merge.when_not_matched_insert_all().commit()
+        merged = lake.branch().head
+        lake.revert(merged, "main")
+        table.delete("id in (4, 5)")
+        with pytest.raises(MergeConflict):
+            lake.transplant(merged, "main")
+        assert sorted(table.to_arrow()["id"].to_pylist()) == [3, 6]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +13,7 @@ from penstock.formats.delta.branch_log.next_versions import stamp
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.branch_log.reversal_checks import ReversalChecks
-from penstock.formats.delta.branch_log.reversed_change import ReversedChange
+from penstock.formats.delta.branch_log.reversed_change import ABSENT, ReversedChange
 from penstock.formats.delta.branch_log.state_difference import changing_rows
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
@@ -56,6 +56,8 @@ class ReversedFiles:
             return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
         if change.is_redo and not change.own_replacements:
             self._check_no_rows_returned(goes)
+            if gone:
+                self._check_no_rows_deleted_since(masked)
         returns = {path: shift for path, shift in gone.items() if self._must_restore_file(path, shift)}
         self._checks.check_rows_in_other_files(returns if change.is_redo else {})
         self._checks.check_rows_restored_twice(returns)
@@ -88,24 +90,35 @@ class ReversedFiles:
     def _check_no_rows_returned(self, goes: Mapping[str, FileTransition]) -> None:
         """A file that a commit removed takes no rows with it that were deleted before and are there again."""
         for path, shift in goes.items():
-            if shift.after is None or shift.after.key.vector == self._change.present_files[path]:
-                continue
-            current = self._change.as_now(path)
+            if self._count_rows(path, shift, lambda _, became, now: became & ~now):
+                self._checks.add_problem(f"rows of {path} that were deleted before are there again")
+
+    def _check_no_rows_deleted_since(self, masked: Mapping[str, FileTransition]) -> None:
+        """A commit that deleted rows of a file, and may have written them anew, does not bring them back
+        where others have deleted them."""
+        for path, shift in masked.items():
+            if self._count_rows(path, shift, lambda before, became, now: before & ~became & now):
+                self._checks.add_problem(f"rows of {path} that it may have written anew were deleted since")
+
+    def _count_rows(self, path: str, shift: FileTransition, choose: Callable[[int, int, int], int]) -> int:
+        """How many rows of a file that got another vector since are chosen of those that are deleted in the
+        states that are wanted, that are left, and now; -1 if they cannot be read."""
+        present = self._change.present_files.get(path, ABSENT)
+        if shift.after is None or present in (ABSENT, shift.after.key.vector):
+            return 0
+        current = self._change.as_now(path)
+
+        def count() -> int:
             vectors = self._open_vectors(current)
+            try:
+                return choose(*map(vectors.bits, (shift.before, shift.after, current))).bit_count()
+            except ValueError:
+                return -1
 
-            def count(
-                shift: FileTransition = shift, current: Add = current, vectors: FileVectors = vectors
-            ) -> int:
-                try:
-                    return (vectors.bits(shift.after) & ~vectors.bits(current)).bit_count()
-                except ValueError:
-                    return -1
-
-            keys = key_of(shift.after), key_of(current)
-            key = ("delta returned rows", self._change.target.location, path, *keys)
-            if count_returned := self._change.table.read_once(key, count):
-                what = "rows" if count_returned < 0 else f"{count_returned} rows"
-                self._checks.add_problem(f"{what} of {path} that were deleted before may be there again")
+        keys = key_of(shift.before), key_of(shift.after), key_of(current)
+        return self._change.table.read_once(
+            ("delta chosen rows", self._change.target.location, path, *keys), count
+        )
 
     def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:
         """The action that takes a file away that is there, with whatever vector."""

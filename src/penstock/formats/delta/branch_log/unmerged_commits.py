@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from penstock.formats.delta.branch_log.file_transitions import brought_keys
-from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
+from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.log.referenced_files import VECTOR_INLINE
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion, last
 
 
 class UnrepeatedCommits(NamedTuple):
@@ -66,6 +66,7 @@ def drop_repeated_files(
     removals: dict[FileKey, int] = {
         action.key: number
         for number, step in enumerate(steps)
+        if not _is_undo(step)
         for action in step.actions
         if isinstance(action, Remove)
     }
@@ -96,6 +97,12 @@ def drop_repeated_files(
             step = step._replace(actions=tuple(remaining))
         unrepeated.steps.append(step)
     return unrepeated
+
+
+def _is_undo(step: NetStep) -> bool:
+    """Whether a commit undid others: what it undid is as if it had not come, and the other side keeps it."""
+    info = last(step.actions, CommitInfo)
+    return info is not None and info.operation == RESTORE
 
 
 _FileIdentity: TypeAlias = tuple[type[Add | Remove], FileKey]
