@@ -22,7 +22,7 @@ class Meter(Protocol):
     """Takes figures. Called by many threads at once, in the middle of commits: it must be quick.
 
     A metric comes from ``penstock.metrics.table`` or from a table format, and every call gives a value to
-    each of its labels.
+    each of its labels, as keywords: each metric has labels of its own, and ``LabelledMeter`` refuses others.
     """
 
     def count(self, metric: Metric, amount: float = 1, /, **labels: str) -> None:

@@ -14,7 +14,10 @@ ID_CHARS: Final = 8
 
 
 def make_address(page: str, **query: object) -> str:
-    """The address of a page. What is ``None`` or empty is left out, and a list is there value by value."""
+    """The address of a page. What is ``None`` or empty is left out, and a list is there value by value.
+
+    Each page has parameters of its own, which its type of query checks when the address is opened.
+    """
     pairs = [
         (name, "true" if value is True else str(value))
         for name, values in query.items()

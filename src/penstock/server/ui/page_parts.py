@@ -150,7 +150,10 @@ def show_pages(first: str | None, following: str | None, next_text: str = "Next 
 
 
 def show_field(name: str, label: str, value: object = "", **attributes: str | bool | int | None) -> Html:
-    """A field of a form, with its label."""
+    """A field of a form, with its label.
+
+    ``attributes`` are those of HTML's ``input``, an open set: no type of ours could list them.
+    """
     return make_element(
         "label",
         make_element("span", label),
