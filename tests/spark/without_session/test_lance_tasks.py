@@ -33,7 +33,7 @@ def test_tasks_need_nothing_of_penstock(tmp_path: Path) -> None:
         "cloudpickle.register_pickle_by_value(tasks)\n"
         f"folder = {str(tmp_path / 't')!r}\n"
         "table = lance.write_dataset(pa.table({'id': range(5)}), folder, max_rows_per_file=3)\n"
-        "scan = tasks.scanning(pickle.dumps(table), [0, 1], table.schema, None, 'gone')\n"
+        "scan = tasks.make_scan_task(pickle.dumps(table), [0, 1], table.schema, None, 'gone')\n"
         "sys.stdout.buffer.write(cloudpickle.dumps(scan))\n"
     )
     made = subprocess.run([sys.executable, "-c", make], capture_output=True, check=True, timeout=60)
