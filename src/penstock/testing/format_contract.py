@@ -46,12 +46,12 @@ ALONE: Final = Settings(grace_s=0, data_grace_days=0, nobody_writes=True)
 ERASED: Final = "MARKER-4711"
 """The row that has to be gone. No other text has it."""
 ERASE_STEPS: Final = {
-    "files are rewritten": "rewrite",
-    "it is noted": "_begin",
-    "the first version is committed": "settle",
-    "the horizon is set": "_set",
-    "the log is cut": "cut",
-    "files are swept": "sweep",
+    "files are rewritten": "rewrite_files",
+    "it is noted": "_note_begun",
+    "the first version is committed": "commit_first_version",
+    "the horizon is set": "_set_horizon",
+    "the log is cut": "cut_history",
+    "files are swept": "sweep_unneeded_files",
     "the store is scrubbed": "scrub",
     "it is noted that it has ended": "_note_run",
 }
