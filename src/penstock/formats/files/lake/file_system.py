@@ -60,7 +60,7 @@ class SingleCommitBlock(Transaction):  # type: ignore[misc]
         super().start()
         self.changes = FileBatch()
 
-    def complete_block(self, commit: bool = True) -> None:
+    def complete(self, commit: bool = True) -> None:
         system, files = self.fs, list(self.files)
         assert system is not None
         try:
