@@ -14,7 +14,8 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, PenstockError, TooLarge
-from penstock.formats.delta.lake import snapshot, sql_writes
+from penstock.formats.delta.lake import sql_writes
+from penstock.formats.delta.log.read_versions import ReadVersions
 from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog.requests import CatalogRequest, WrittenRows
 from penstock.lake.sql_catalog.steps import WITHOUT_PYTHON
@@ -142,7 +143,7 @@ def test_a_table_is_described_without_a_look_at_its_log(lake: Lake, monkeypatch:
     def fail(*_: Any) -> Any:
         raise AssertionError("the log is read")
 
-    monkeypatch.setattr(snapshot, "replay", fail)
+    monkeypatch.setattr(ReadVersions, "replay", fail)
     described = WITHOUT_PYTHON["table"](lake, request)
     assert described.properties["delta.appendOnly"] == "true"
     for name in ("schema", "partition_by", "properties", "defaults", "computed"):

@@ -547,7 +547,7 @@ FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in C
 def test_every_kind_of_conflict_has_a_case() -> None:
     lines = ("merge_rules", "next_versions", "merge_conflict", "prepared_table", "undo")
     kinds = {kind for name in lines for kind in refusals(f"delta/branch_log/{name}.py")}
-    kinds |= set(refusals("delta/format.py", ("merge", "restore", "revert", "_managed_content")))
+    kinds |= set(refusals("delta/format.py", ("merge", "restore", "revert", "_require_managed")))
     assert kinds == {case.kind for case in CASES} | OTHERWISE.keys()
 
 

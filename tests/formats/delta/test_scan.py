@@ -23,6 +23,7 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.rows.file_writer import write_files
+from penstock.formats.rows import parquet_batches
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType
 from penstock.storage.places import Place, Places
@@ -487,7 +488,7 @@ def test_a_type_that_no_reader_has_is_refused_by_its_name(table: Table) -> None:
 
 def test_large_files_are_fetched_in_parts(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "WHOLE_MAX_BYTES", 100)
-    monkeypatch.setattr(scan, "BATCH_ROWS", 1000)
+    monkeypatch.setattr(parquet_batches, "BATCH_ROWS", 1000)
     columns = {f"c{number}": [f"{number}-{row}" for row in range(20_000)] for number in range(10)}
     filled(table, pa.table(columns))
     fetched: list[int] = []
