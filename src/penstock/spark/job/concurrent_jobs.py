@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from typing import Final
 
@@ -16,8 +17,16 @@ class ConcurrentJobsWarning(UserWarning):
     """
 
 
-def warn_of_others(others: str, stacklevel: int) -> None:
-    """Warn of jobs that write the same table, if there are any."""
+def warn_of_others(others: str) -> None:
+    """Warn of jobs that write the same table, if there are any, where Penstock was called."""
     if others:
         _LOG.info(others)
-        warnings.warn(others, ConcurrentJobsWarning, stacklevel=stacklevel + 1)
+        warnings.warn(others, ConcurrentJobsWarning, stacklevel=_find_caller_level())
+
+
+def _find_caller_level() -> int:
+    """How far up from the function that asks the first code is that is not Penstock's own."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "penstock":
+        frame, level = frame.f_back, level + 1
+    return level

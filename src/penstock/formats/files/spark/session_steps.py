@@ -20,8 +20,6 @@ from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning, warn_of_ot
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
-STACK: Final = 1
-"""The code that writes cannot be found from here: Spark is in between."""
 _REQUEST: Final = get_json_decoder(SessionWrite)
 _READ: Final = get_json_decoder(SessionRead)
 
@@ -45,7 +43,7 @@ def answer_step(lake: Lake, step: str, request: str) -> Any:
 def _warn_of_other_jobs(by: SessionCaller, session_write: SessionWrite, begun: BegunSession) -> BegunSession:
     """Warn of other jobs that write the same table. If warnings are errors, abort the job and raise."""
     try:
-        warn_of_others(begun.others, STACK)
+        warn_of_others(begun.others)
     except ConcurrentJobsWarning:
         abort_session_job(by, msgspec.structs.replace(session_write, begun=begun))
         raise

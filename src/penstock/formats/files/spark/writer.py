@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-STACK: Final = 4
-"""How far up from here the caller of ``penstock.spark.write`` is."""
 AS_THE_TABLE: Final = (
     "\n  The table is partitioned in this way; partition_by=() overwrites it with files without partitions."
 )
@@ -61,7 +59,7 @@ def write_files(df: DataFrame, request: WriteRequest) -> WriteResult | None:
     if attempt.is_over:
         return attempt.find_landed_result()
     with attempt.abort_on_failure():
-        warn_of_others(attempt.others, STACK)
+        warn_of_others(attempt.others)
         table = _find_table(lake, key, request.branch)
         if table is None:
             _check_new(attempt)
