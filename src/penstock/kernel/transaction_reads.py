@@ -102,7 +102,8 @@ def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
     for read in reads:
         if read.key is None and not read.is_listing:
             raise InvalidRequest(
-                "a recorded read needs a key; only a listing of names can cover the whole lake"
+                "a read must name the table that was read; only a read of names, not of rows, can be of the "
+                "whole lake"
             )
         if read.is_listing and read.part is not None:
             raise InvalidRequest(

@@ -54,7 +54,11 @@ def _parse_shapes(ctx: click.Context, param: click.Parameter, value: str) -> tup
     try:
         return tuple(dict.fromkeys(LoadShape(part) for part in value.split(",")))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not a list of {', '.join(LoadShape)}", ctx, param) from None
+        raise click.BadParameter(
+            f"{value!r} is not a list of shapes with commas between; the shapes are {', '.join(LoadShape)}",
+            ctx,
+            param,
+        ) from None
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):

@@ -232,7 +232,7 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     def _promote_task(self, task: PromoteTask) -> None:
         if not self._ownership.owns_table(task.content):
             return  # a copy of a lake has the same tables, and they are not its own
-        if self._is_file_left(task):
+        if self._was_branch_set_back(task):
             return
         promoted: list[WaitingVersion] = []
         place = self._places.open_place(task.location)
@@ -249,8 +249,8 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         if self._refs is not None and task.branch and self._refs.needs_update(task):
             self.add_task(task._replace(work=PromoteWork.REFS))
 
-    def _is_file_left(self, task: PromoteTask) -> bool:
-        """Whether a branch other than the default one was set back behind what was task of it, or is gone.
+    def _was_branch_set_back(self, task: PromoteTask) -> bool:
+        """Whether the task's branch, if not the default one, was set back behind its newest version or went.
 
         Whoever goes on from there looks whether its folder is free, and must not find it taken later.
         """

@@ -30,7 +30,7 @@ class KeyRange(msgspec.Struct, frozen=True, kw_only=True):
     def begins_after(self, key: Key) -> bool:
         return self.start is not None and key.encode() < self.start.encode()
 
-    def ends_not_before(self, key: Key) -> bool:
+    def reaches_to(self, key: Key) -> bool:
         return self.stop is None or key.encode() <= self.stop.encode()
 
     def is_below_prefix(self, key: Key) -> bool:
@@ -52,7 +52,7 @@ def list_in_range(
     else:
         items = scan(key_range.prefix, None)
     inside = (item for item in items if key_range.is_below_prefix(item.key))
-    return takewhile(lambda item: key_range.ends_not_before(item.key), inside)
+    return takewhile(lambda item: key_range.reaches_to(item.key), inside)
 
 
 def _read_if_allowed(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:

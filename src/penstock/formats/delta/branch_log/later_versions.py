@@ -250,7 +250,7 @@ class LaterVersions:
         after = None if later.commit is None else later.commit.after
         return line_of(after if isinstance(after, DeltaTable) else self._target)
 
-    def is_at(self, one: LaterVersion, version: int | None, later: LaterVersion) -> bool:
+    def is_version_on_line(self, one: LaterVersion, version: int | None, later: LaterVersion) -> bool:
         """Whether a version is the one of this number on the line of another one."""
         return one.step.version == version and one.tip.is_on(self._find_line_with(later), self._table.read)
 

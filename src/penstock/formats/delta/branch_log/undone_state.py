@@ -54,6 +54,6 @@ class UndoneState:
     def _find_passed(self, version: int | None, later: LaterVersion) -> _PassedVersion | None:
         """The newest version looked at that has a number on the line of another one."""
         for passed in reversed(self._passed):
-            if self._later_versions.is_at(passed.version, version, later):
+            if self._later_versions.is_version_on_line(passed.version, version, later):
                 return passed
         return None

@@ -26,13 +26,13 @@ def footer_columns(footer: Any, columns: Sequence[Sequence[str]]) -> tuple[Foote
             doubtful.add(name)
         places[name] = at
     return tuple(
-        _read_column(footer, tuple(path), places[name])
+        _read_column_statistics(footer, tuple(path), places[name])
         for path, name in zip(columns, spelled, strict=True)
         if name in places and name not in doubtful
     )
 
 
-def _read_column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
+def _read_column_statistics(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
     type_ = footer.schema.column(at).physical_type
     nulls, bounds = 0, []
     for number in range(footer.num_row_groups):

@@ -347,4 +347,4 @@ class _UploadSource:
     def _unreadable_error(self, problem: OSError | ValueError) -> InvalidRequest:
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         name = self._data if isinstance(self._data, os.PathLike) else "the given file object"
-        return InvalidRequest(f"'{self._path}' cannot be written: {name} cannot be read: {why}")
+        return InvalidRequest(f"'{self._path}' was not written: its source, {name}, cannot be read: {why}")

@@ -306,7 +306,9 @@ def get_folder_below_pool(folder: str) -> str:
     """The folder of an attempt, as it was answered, as a commit names it: below the pool."""
     parts = folder.removesuffix("/").split("/")
     if len(parts) < 2:
-        raise InvalidRequest(f"{folder!r} is not the folder of an attempt")
+        raise InvalidRequest(
+            f"{folder!r} is not a folder that a job may write to: each attempt is given its own at its start"
+        )
     return "/".join(parts[-2:]) + "/"
 
 
