@@ -226,7 +226,7 @@ import os, signal, sys
 from penstock.bench import benchmark_lake
 
 with getattr(benchmark_lake, sys.argv[1])(sys.argv[2]) as begun:
-    begun.branches(3)
+    begun.create_branches(3)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -239,7 +239,7 @@ def killed(context: str, place: Path) -> None:
 
 def test_branches_that_were_left_are_deleted_and_no_others(lake: Path) -> None:
     before = rows(lake)
-    killed("guest", lake)
+    killed("open_guest_lake", lake)
     assert len(rows(lake)) == len(before) + 3
     assert clean_up(str(lake)).branches == 3
     assert rows(lake) == before

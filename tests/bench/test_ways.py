@@ -96,7 +96,7 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
     stop = Event()
 
     class Ending(Overtaking):
-        def note(self, advanced: AdvanceResult) -> None:
+        def count_swap(self, advanced: AdvanceResult) -> None:
             super().count_swap(advanced)
             if self.tally.lost_swaps == 3:
                 stop.set()

@@ -406,7 +406,7 @@ def test_appends_go_on_while_a_table_is_erased(
 ) -> None:
     without_marker(lake.create_table("t", data=people()))
     number = iter(range(100, 200))
-    for name in ("rewrite", "_commit_nothing", "cut", "sweep", "find_leftovers"):
+    for name in ("rewrite_files", "_commit_nothing", "cut_history", "sweep_unneeded_files", "find_leftovers"):
         real = getattr(DeltaErasure, name)
 
         def appending(*given: Any, real: Any = real, **named: Any) -> Any:

@@ -379,7 +379,7 @@ def test_a_restore_by_lance_itself_of_an_erased_version_is_refused(lake: Lake, p
     assert rows_of(lake) == LEFT
 
 
-@pytest.mark.parametrize("when", ["rewrite", "settle", "cut"])
+@pytest.mark.parametrize("when", ["rewrite_files", "commit_first_version", "cut_history"])
 def test_an_index_that_was_made_of_an_earlier_version_does_not_come_back(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -392,14 +392,14 @@ def test_an_index_that_was_made_of_an_earlier_version_does_not_come_back(
     raced: list[str] = []
 
     def racing(*given: Any, **named: Any) -> Any:
-        done = real(*given, **named) if when == "rewrite" else None
+        done = real(*given, **named) if when == "rewrite_files" else None
         if not raced:
             raced.append("")
             try:
                 early.create_scalar_index("name", "BTREE", name="late")
             except Exception as problem:
                 raced.append(str(problem))
-        return done if when == "rewrite" else real(*given, **named)
+        return done if when == "rewrite_files" else real(*given, **named)
 
     with penstock.open(path, settings=ALONE) as other:
         monkeypatch.setattr(LanceErasure, when, racing)
@@ -409,7 +409,7 @@ def test_an_index_that_was_made_of_an_earlier_version_does_not_come_back(
         assert last.erase("t").finished
         assert where_is(path, MARKER) == []
         assert rows_of(last) == LEFT
-        assert (when == "cut") == (len(raced) == 2), "after the first version it is refused"
+        assert (when == "cut_history") == (len(raced) == 2), "after the first version it is refused"
         assert last.fsck().damages == ()
 
 
@@ -417,7 +417,7 @@ def test_writers_go_on_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
     """Appends land before every step, and none of them is lost."""
     deleted(lake)
     number = iter(range(100, 200))
-    for name in ("rewrite", "_commit_first", "cut", "sweep"):
+    for name in ("rewrite_files", "_commit_first", "cut_history", "sweep_unneeded_files"):
         real, done = getattr(LanceErasure, name), list[int]()
 
         def appending(*given: Any, real: Any = real, done: list[int] = done, **named: Any) -> Any:

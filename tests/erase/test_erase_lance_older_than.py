@@ -680,7 +680,7 @@ def test_writers_go_on_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
     make(lake).delete("id = 2")
     when = now()
     number = iter(range(100, 200))
-    for name in ("rewrite", "_commit_first", "cut", "sweep"):
+    for name in ("rewrite_files", "_commit_first", "cut_history", "sweep_unneeded_files"):
         real, done = getattr(LanceErasure, name), list[int]()
 
         def appending(*given: Any, real: Any = real, done: list[int] = done, **named: Any) -> Any:

@@ -67,7 +67,7 @@ def test_a_version_that_the_lake_has_is_not_taken_for_one_that_belongs_to_no_cha
     before = sorted(one.name for one in folder(namespace).iterdir() if one.suffix == ".manifest")
     for number in (1, 2):
         found = namespace.describe_table_version({"id": ITEMS, "version": number}).version
-        with pytest.raises(ln.InvalidInputError, match="is not a path where version"):
+        with pytest.raises(ln.InvalidInputError, match="cannot become version"):
             create(namespace, found.manifest_path)
     assert sorted(one.name for one in folder(namespace).iterdir() if one.suffix == ".manifest") == before
     assert [ids_at(namespace, "items", version=one) for one in (1, 2)] == [[0], [0, 1]]
@@ -81,7 +81,7 @@ def test_a_manifest_that_was_staged_as_another_version_stays(namespace: Penstock
     by_content = versions / f"{NAME}-{STAGED}"
     for one in (by_name, by_content):
         shutil.copy(newest, one)
-    with pytest.raises(ln.InvalidInputError, match="is not a path where version"):
+    with pytest.raises(ln.InvalidInputError, match="cannot become version"):
         create(namespace, by_name)
     with pytest.raises(ln.InvalidInputError, match="is version 2"):
         create(namespace, by_content)
@@ -101,7 +101,7 @@ PATHS = {
 
 @pytest.mark.parametrize("name", PATHS.values(), ids=PATHS)
 def test_a_path_that_names_no_staged_manifest_is_refused(namespace: PenstockNamespace, name: str) -> None:
-    with pytest.raises(ln.InvalidInputError, match="is not a path where version"):
+    with pytest.raises(ln.InvalidInputError, match="cannot become version"):
         create(namespace, f"{folder(namespace)}/{name}")
 
 

@@ -306,7 +306,7 @@ def test_all_tables_go_back_by_two_commits(store: MemoryStore, folder: Path) -> 
 @pytest.mark.parametrize(
     ("step", "call", "before"),
     [
-        *itertools.product(["release_intent", "_publish"], [1, 4], [True, False]),
+        *itertools.product(["release_intent", "_publish_line"], [1, 4], [True, False]),
         *itertools.product(["_commit_settled"], [1], [True, False]),
     ],
 )

@@ -446,7 +446,7 @@ def test_reading_a_log_without_checkpoints_does_not_load_pyarrow(table: Table) -
         "from penstock.formats.delta.log.snapshot import load_snapshot\n"
         "from penstock.storage.places import Places\n"
         "places = Places()\n"
-        "print(len(list(load_snapshot(PlaceFiles(places.at(sys.argv[1]))).files())))\n"
+        "print(len(list(load_snapshot(PlaceFiles(places.open_place(sys.argv[1]))).files())))\n"
         "places.close()\n"
         "print('pyarrow' in sys.modules)\n"
     )

@@ -181,7 +181,7 @@ def test_r27_a_lake_that_lost_forgets_its_promise_and_may_promise_again_at_a_hig
 @pytest.mark.parametrize(
     ("step", "before"),
     [
-        ("_finish", True),
+        ("_finish_handover", True),
         ("_put_conversion", True),
         ("_put_conversion", False),
         ("_commit_settled", True),
@@ -422,7 +422,7 @@ def test_a_stale_view_of_a_promise_does_not_end_a_release(store: MemoryStore, ro
         stale = lake.content("orders")
         lake.use(Handover)
         assert lake.owner.resolve(ORDERS, stale) is not None
-    with opened(store, handover=dying("_publish", before=True), publishes=False) as lake:
+    with opened(store, handover=dying("_publish_line", before=True), publishes=False) as lake:
         with pytest.raises(Died):
             lake.owner.release(ORDERS)
         (root / str(CommitName(2))).rename(root / "elsewhere")

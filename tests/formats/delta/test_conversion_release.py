@@ -76,7 +76,12 @@ def test_r32_a_released_table_is_published_to_its_end_and_the_file_systems_again
 
 @pytest.mark.parametrize(
     ("step", "before"),
-    [("_publish", True), ("_publish", False), ("_commit_settled", True), ("_commit_settled", False)],
+    [
+        ("_publish_line", True),
+        ("_publish_line", False),
+        ("_commit_settled", True),
+        ("_commit_settled", False),
+    ],
 )
 def test_r33_a_release_that_was_interrupted_is_finished_by_another_process(
     tmp_path: Path, root: Path, step: str, before: bool
@@ -102,7 +107,7 @@ def test_r33_whoever_wants_to_commit_to_a_half_released_table_finishes_the_relea
     with opened(store) as lake:
         lake.owner.adopt(str(root))
     with (
-        opened(store, handover=dying("_publish", before=True), publishes=False) as lake,
+        opened(store, handover=dying("_publish_line", before=True), publishes=False) as lake,
         pytest.raises(Died),
     ):
         lake.owner.release(ORDERS)
