@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import sleep
@@ -27,11 +28,13 @@ from penstock.errors import (
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.names import LOG, ClassicName, PartName
 from penstock.kernel.revert import RevertRequest
+from penstock.kernel.settings import Settings
 from penstock.kernel.table_horizons import read_all_horizons
 from penstock.lake.backup import backup_lake, forget_backups
 from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.model.clock import now_us, to_utc_datetime
 from penstock.model.names import parse_moment
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
@@ -283,6 +286,21 @@ def test_a_file_with_a_vector_from_before_that_later_history_needs_is_told_until
         assert other.erase("t", older_than=advised).finished
         assert where_is(path) == []
         assert rows_of(other.table("t")) == WITH_YOUNGER
+
+
+def test_the_second_that_is_advised_is_that_of_a_commit_and_not_of_its_version(path: Path) -> None:
+    """A version has the time at which it was prepared, and lands later: an erase goes by when it landed."""
+    ticks = count(now_us() + 86_400_000_000, 700_000)
+    half_a_day = Settings(grace_s=0, data_grace_days=0.5, nobody_writes=True)
+    with penstock.open(path, create=True, settings=half_a_day, clock=lambda: next(ticks)) as lake:
+        table = lake.create_table("t", data=people(), properties={"delta.enableDeletionVectors": "true"})
+        delete_by_vector(table, "inline")
+        when = to_utc_datetime(next(ticks))
+        table.append(pa.table({"id": [7], "name": [YOUNGER]}))
+        (line,) = lake.erase("t", older_than=when).left
+        advised = line.partition("older than ")[2].partition(" ")[0]
+        assert lake.erase("t", older_than=advised).finished
+        assert where_is(path) == []
 
 
 def test_a_vector_from_after_the_moment_stays(lake: Lake, path: Path) -> None:

@@ -7,12 +7,13 @@ versions which deleted rows, and what they say of them, are not part of it any m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.errors import TableConflict, TableStateRefused, Unavailable
+from penstock.errors import HistoryExpired, TableConflict, TableStateRefused, Unavailable
 from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.format import check_phase
@@ -41,7 +42,7 @@ from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, ma
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import to_utc_datetime
 from penstock.model.content import ManagedTable
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import BucketEntry
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 10
 """How often files are rewritten because others change them at the same time."""
 FOREVER_US: Final = 2**63
+SECOND_US: Final = 1_000_000
 
 
 class DeltaErasure:
@@ -341,18 +343,28 @@ class DeltaErasure:
         )
 
     def _find_end_time(self, first_version: int, old: set[str]) -> str:
-        """When the default branch had no file of these any more."""
-        content, last, time_ms = self.content, first_version, 0
+        """The second from which on the default branch had no file of these any more."""
+        content, last = self.content, first_version
         for version, (_, data) in enumerate(
             self._parts.commits.tail(content, first_version, self._tables.read), first_version + 1
         ):
             actions = [line.action for line in parse_commit(data)]
-            changed = {action.key.path for action in actions if isinstance(action, Remove)}
-            if not old.isdisjoint(changed):
-                info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo())
-                last, time_ms = version, info.in_commit_timestamp or 0
-        moment = to_utc_datetime(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"{moment} (version {last})"
+            if not old.isdisjoint(action.key.path for action in actions if isinstance(action, Remove)):
+                last = version
+        # By the times of the lake's commits, as an erase takes it: a version's own time may be earlier.
+        seconds = range(self._kernel.clock() // SECOND_US + 1)
+        second = bisect_left(seconds, True, key=lambda second: self._had_version(last, second))
+        return f"{to_utc_datetime(second * SECOND_US).strftime('%Y-%m-%dT%H:%M:%SZ')} (version {last})"
+
+    def _had_version(self, version: int, second: int) -> bool:
+        """Whether the default branch had a version of the table in a second of the past."""
+        assert self.content.id is not None
+        try:
+            commit = self._kernel.history.find_commit_at_time(self._tables.head(), second * SECOND_US)
+        except HistoryExpired:
+            return False
+        content = None if commit == NO_COMMIT else self._tables.last(commit, self.content.id)
+        return content is not None and line_of(content).latest >= version
 
     def _find_scratch_time_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.find_sweep_grace().data_us)
