@@ -73,7 +73,7 @@ verify: test verify-only lowest ## Run all that must pass before a change lands:
 
 verify-only: setup ## Run what `make verify` adds: other people's servers and clients, clusters, every store
 	@$(ALL_SERVERS)
-	$(BIN)/pytest -n 2 -m "share or not reliability and (verify or hypothesis)"
+	$(BIN)/pytest -n $(WORKERS) -m "share or not reliability and (verify or hypothesis)"
 
 # Of every library with a lower bound, tests that use it: jobs of Spark on three formats; a life of a table of each
 # format, embedded and behind a server; a server's connections; a drill of each store; metrics, queries, fsspec.

@@ -305,7 +305,7 @@ limits = Limits(request_timeout_s=0.1)
 serving = ServerOptions(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
 listener = open_listener("127.0.0.1", 0)
 service = ServerProcess(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
-service.run(listener, threading.Thread(target=client).start)
+service.serve_until_signal(listener, threading.Thread(target=client).start)
 """
 
 

@@ -219,7 +219,7 @@ class _NeverAgain:
     def __getattr__(self, name: str) -> object:
         return getattr(self._folder, name)
 
-    def look_again(self) -> None:
+    def gather_new_references(self) -> None:
         """Not done."""
 
 
