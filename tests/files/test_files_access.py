@@ -165,5 +165,5 @@ def test_a_name_stands_for_another_job_in_another_table_or_branch() -> None:
 def test_a_folder_that_no_attempt_was_given_is_refused() -> None:
     assert get_folder_below_pool("/w/_penstock/data/day/attempt/") == "day/attempt/"
     for folder in ("", "/", "x"):
-        with pytest.raises(InvalidRequest, match="not the folder of an attempt"):
+        with pytest.raises(InvalidRequest, match="not a folder that a job may write to"):
             get_folder_below_pool(folder)
