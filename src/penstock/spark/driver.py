@@ -75,7 +75,7 @@ class Driver:
             )
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
-            with suppress(Exception):  # the first error is the one to be answer
+            with suppress(Exception):  # the first error is the one to be told
                 from penstock.spark.catalog.answers import state_after_failure
 
                 answer |= state_after_failure(self._lake, request)

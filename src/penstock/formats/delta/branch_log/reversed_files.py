@@ -90,17 +90,21 @@ class ReversedFiles:
     def _check_no_rows_returned(self, goes: Mapping[str, FileTransition]) -> None:
         """A file that a commit removed takes no rows with it that were deleted before and are there again."""
         for path, shift in goes.items():
-            if self._count_rows(path, shift, lambda _, became, now: became & ~now):
+            if self._count_rows("returned", path, shift, lambda _, became, now: became & ~now):
                 self._checks.add_problem(f"rows of {path} that were deleted before are there again")
 
     def _check_no_rows_deleted_since(self, masked: Mapping[str, FileTransition]) -> None:
         """A commit that deleted rows of a file, and may have written them anew, does not bring them back
         where others have deleted them."""
         for path, shift in masked.items():
-            if self._count_rows(path, shift, lambda before, became, now: before & ~became & now):
+            if self._count_rows(
+                "deleted since", path, shift, lambda before, became, now: before & ~became & now
+            ):
                 self._checks.add_problem(f"rows of {path} that it may have written anew were deleted since")
 
-    def _count_rows(self, path: str, shift: FileTransition, choose: Callable[[int, int, int], int]) -> int:
+    def _count_rows(
+        self, which: str, path: str, shift: FileTransition, choose: Callable[[int, int, int], int]
+    ) -> int:
         """How many rows of a file that got another vector since are chosen of those that are deleted in the
         states that are wanted, that are left, and now; -1 if they cannot be read."""
         present = self._change.present_files.get(path, ABSENT)
@@ -117,7 +121,7 @@ class ReversedFiles:
 
         keys = key_of(shift.before), key_of(shift.after), key_of(current)
         return self._change.table.read_once(
-            ("delta chosen rows", self._change.target.location, path, *keys), count
+            (f"delta {which} rows", self._change.target.location, path, *keys), count
         )
 
     def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:

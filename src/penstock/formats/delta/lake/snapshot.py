@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 HISTORY_LIMIT: Final = 100
 _READ_VERSIONS: Final[WeakKeyDictionary[Places, ReadVersions]] = WeakKeyDictionary()
-_OPENING: Final = Lock()
+"""What each open lake keeps of tables that were read, by the places that it reads them at."""
+_READ_VERSIONS_LOCK: Final = Lock()
 
 
 class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,7 +314,7 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
 
 def _versions_of(places: Places) -> ReadVersions:
     """What is kept of tables that were read by these places."""
-    with _OPENING:
+    with _READ_VERSIONS_LOCK:
         return _READ_VERSIONS.setdefault(places, ReadVersions())
 
 
