@@ -28,9 +28,10 @@ from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.lake.scan_files import ScanCondition
 from penstock.server.access import gate
 from penstock.server.access.gate import TokenGate
-from penstock.storage.places import Place
+from penstock.storage.places import Place, Places
 from tests.formats.delta.logs import Table, add, checkpoint_bytes, metadata, protocol, remove
 from tests.remote.serving import serving
+from tests.servers.s3 import S3Place
 
 
 class CountedFiles:
@@ -103,6 +104,21 @@ def test_a_file_of_the_log_that_was_written_anew_is_read_anew(
     table.create(add("b" if what == "another time" else "longer"))
     os.utime(name, ns=(10**18, 10**18 + (10**9 if what == "another time" else 0)))
     assert paths(load(kept, counted)) == (["b"] if what == "another time" else ["longer"])
+
+
+def test_a_file_that_was_written_anew_within_the_second_is_read_anew_in_a_bucket(
+    places: Places, s3_place: S3Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage of objects tells by the second when one was written, and here the sizes are equal, too."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_place.endpoint or "")
+    place = places.open_place(f"s3://{s3_place.bucket}/{s3_place.prefix}/some/table")
+    counted, kept = CountedFiles(PlaceFiles(place)), ReadVersions()
+    name = str(CommitName(0))
+    for number in range(5):
+        place.put(name, write_commit([protocol(), metadata(), add(f"file{number:02}")]))
+        assert paths(load(kept, counted)) == [f"file{number:02}"]
+        assert paths(load(kept, counted)) == [f"file{number:02}"]
+        assert len(counted.take_commits()) == 1
 
 
 def test_over_a_checkpoint_files_are_found_by_conditions_too(table: Table, counted: CountedFiles) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS, LOG, START_OF_VERSIONS
+from penstock.storage.buckets import EntityTag
 from penstock.storage.places import Place
 
 
@@ -16,6 +17,8 @@ class LogFile(NamedTuple):
     """Relative to the table's root."""
     size: int
     modified_us: int = 0
+    tag: EntityTag | None = None
+    """What tells it from another file of the same name, size and second, where the storage lists that."""
 
 
 class TableFiles(Protocol):
@@ -44,7 +47,7 @@ class PlaceFiles:
     def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         # Nothing else is asked for: behind the versions come folders, which may be long.
         entries = self._place.list(LOG, max(after, START_OF_VERSIONS), before)
-        return (LogFile(entry.key, entry.size, entry.modified_us) for entry in entries)
+        return (LogFile(entry.key, entry.size, entry.modified_us, entry.tag) for entry in entries)
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
         return self._place.read(names)

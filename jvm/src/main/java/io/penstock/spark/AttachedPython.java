@@ -43,7 +43,7 @@ final class AttachedPython implements PlanDriver {
       // What Python reads and writes on the way is this lake's, whatever the session names.
       return JobDrivers.during(this, asking);
     } catch (RuntimeException problem) {
-      if (!process.hasEnded()) {
+      if (!process.endsSoon()) {
         throw problem;
       }
       throw new JobRefused(

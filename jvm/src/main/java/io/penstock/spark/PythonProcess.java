@@ -98,8 +98,8 @@ public final class PythonProcess {
     }
   }
 
-  /** Whether it is over. Its connections are closed a moment before that: who lost one waits as long. */
-  boolean hasEnded() {
+  /** Whether it ends within seconds. Its connections are closed a moment before that: who lost one waits as long. */
+  boolean endsSoon() {
     try {
       return process.waitFor(END_MAX_S, TimeUnit.SECONDS);
     } catch (InterruptedException stopped) {
