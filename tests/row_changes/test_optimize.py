@@ -18,6 +18,8 @@ from penstock.formats.delta.lake import file_upkeep
 from penstock.formats.delta.lake.bin_rewrites import curve_positions
 from penstock.formats.delta.lake.file_upkeep import target_size
 from penstock.formats.delta.lake.table_job import DeltaJob
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.delta.rows.stats import INDEXED
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -54,6 +56,48 @@ def test_small_files_of_a_partition_become_one(lake: Lake) -> None:
     table.backfill_to_version()
     theirs = pa.table(deltalake.DeltaTable(table.location).scan())
     assert counted(theirs.to_pylist()) == counted(program.rows)
+
+
+def test_files_that_come_of_a_partition_are_of_about_one_size(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine writes several at once, and waits for the largest."""
+    table = lake.delta.create("t", data={"id": [0]})
+    for number in range(1, 15):
+        table.append({"id": [number]})
+    opened, begin = [], DeltaJob.__init__
+
+    def count_opened(self: DeltaJob, *given: Any, **named: Any) -> None:
+        opened.append(self)
+        begin(self, *given, **named)
+
+    monkeypatch.setattr(DeltaJob, "__init__", count_opened)
+    sizes = [file.size for file in table.snapshot().files()]
+    table.optimize(target_file_bytes=10 * max(sizes))  # not ten of them and five
+    assert sorted(read_stats(file)["numRecords"] for file in table.snapshot().files()) == [7, 8]
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [*range(15)]
+    assert len(opened) == 1, "the table was read again after the last commit"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "evened"),
+    [
+        ([], []),
+        ([[1, 1, 1]], [[1, 1, 1]]),
+        ([[1, 1, 1, 1, 2, 2], [2, 2]], [[1, 1, 2, 2], [1, 1, 2, 2]]),
+        ([[9], [1, 1, 1, 1, 2], [2, 2]], [[1, 2, 2], [1, 1, 1, 2], [9]]),
+        ([[3, 3, 3], [4, 5]], [[3, 3, 3], [4, 5]]),  # one would be beyond the limit
+        ([[1, 1, 1], [2, 7]], [[1, 1, 1], [2, 7]]),  # one would be of one file
+    ],
+)
+def test_groups_of_files_are_evened_out_within_the_limit(
+    sizes: list[list[int]], evened: list[list[int]]
+) -> None:
+    def file_of(size: int) -> Add:
+        return Add(path="x", partition_values={}, size=size, modification_time=0, data_change=True)
+
+    groups = file_upkeep.even_out([[file_of(size) for size in group] for group in sizes], 9)
+    assert [sorted(file.size for file in group) for group in groups] == evened
 
 
 def test_a_condition_keeps_it_to_some_partitions(lake: Lake) -> None:

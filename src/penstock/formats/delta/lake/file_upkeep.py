@@ -15,6 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from heapq import heapreplace
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -130,16 +133,12 @@ class _FileOptimization:
         self._result = OptimizedTable(key=table.key)
         self._passed: set[str] = set()
         """Files that this run wrote, or gave up."""
-        self._chosen_at_start = (
-            frozenset[str]()  # there is one try only
-            if is_auto
-            else frozenset(file.key.path for file in self._list_current_files() if self._is_chosen(file))
-        )
+        self._chosen_at_start: set[str] | None = None
 
     def run_optimization(self) -> OptimizedTable:
         bins = self._group_into_bins()
         all_bytes, done_bytes, conflicts, cuts = sum(each.size for each in bins), 0, 0, 0
-        while bins and done_bytes < all_bytes:  # what comes meanwhile is left to the next run
+        while bins:
             batch = _take_first_bins(bins, self._engine.commit_bytes)
             if self._is_auto:
                 self._rewrite_bins(batch)
@@ -158,36 +157,44 @@ class _FileOptimization:
                 self._count_work(files_skipped=len(files))
                 conflicts = 0
             self._order.progress(min(done_bytes, all_bytes), all_bytes)
+            if done_bytes >= all_bytes:  # what came meanwhile is left to the next run
+                break
             self._job = self._open()  # as it is by now, and with time of its own
             bins = self._group_into_bins()
         return self._result
 
     def _group_into_bins(self) -> list[FileBin]:
         """The files that are worth rewriting, in groups that become one file each or are sorted together."""
-        groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
-        for file in self._list_current_files():
-            groups.setdefault(tuple(sorted(file.partition.items())), []).append(file)
+        current_files = self._job.snapshot.outside_read_set.files(self._order.where)
+        chosen = list(filter(self._is_chosen, current_files))
+        if self._chosen_at_start is None:
+            self._chosen_at_start = {file.key.path for file in chosen}
+        partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
+        for file in chosen:
+            partitions.setdefault(tuple(sorted(file.partition.items())), []).append(file)
         layout = self._layout
         limit = self._engine.sorted_max_bytes if layout.sorted_by else layout.target_bytes
         bins: list[FileBin] = []
-        for files in groups.values():
-            chosen = sorted(filter(self._is_chosen, files), key=self._get_rewriting_order)
-            if self._is_auto and len(chosen) < AUTO_FILES_MIN:
+        for files in partitions.values():
+            if self._is_auto and len(files) < AUTO_FILES_MIN:
                 continue
-            bins += (
-                FileBin(tuple(group))
-                for group in _pack_into_groups(chosen, limit)
+            groups = [
+                group
+                for group in _pack_into_groups(sorted(files, key=self._get_rewriting_order), limit)
                 if len(group) > 1 or group[0].deletion_vector is not None or layout.sorted_by
-            )
+            ]
+            if not layout.sorted_by and all(map(self._was_chosen_at_start, files)):
+                groups = even_out(groups, limit)
+            bins += (FileBin(tuple(group)) for group in groups)
         return bins
-
-    def _list_current_files(self) -> Iterator[Add]:
-        return self._job.snapshot.outside_read_set.files(self._order.where)
 
     def _get_rewriting_order(self, file: Add) -> tuple[bool, int, str]:
         """Files that others have written or changed during the run come last: a writer that changes rows all
         the time changes those again, and would keep the others of a part from being committed."""
-        return file.key.path not in self._chosen_at_start, file.size, file.path
+        return not self._was_chosen_at_start(file), file.size, file.path
+
+    def _was_chosen_at_start(self, file: Add) -> bool:
+        return self._chosen_at_start is None or file.key.path in self._chosen_at_start
 
     def _is_chosen(self, file: Add) -> bool:
         if file.key.path in self._passed:
@@ -330,6 +337,21 @@ def _pack_into_groups(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
         size += file.size
     if group:
         yield group
+
+
+def even_out(groups: list[list[Add]], limit: int) -> list[list[Add]]:
+    """The same files in as many groups of about one size: several are written at once, and the largest is
+    waited for. As they were where that takes groups beyond the limit, or of one file."""
+    several = [group for group in groups if len(group) > 1]
+    evened: list[list[Add]] = [[] for _ in several]
+    sizes = [(0, number) for number in range(len(several))]
+    for file in sorted(chain.from_iterable(several), key=attrgetter("size", "path"), reverse=True):
+        size, number = sizes[0]
+        heapreplace(sizes, (size + file.size, number))
+        evened[number].append(file)
+    if any(size > limit for size, _ in sizes) or any(len(group) == 1 for group in evened):
+        return groups
+    return [*(group[::-1] for group in evened), *(group for group in groups if len(group) == 1)]
 
 
 def _take_first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]:
