@@ -26,7 +26,7 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.storage.places import Places
 
 places = Places()
-found = load_snapshot(PlaceFiles(places.at(sys.argv[1])))
+found = load_snapshot(PlaceFiles(places.open_place(sys.argv[1])))
 count = sum(1 for _ in found.files())
 places.close()
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
@@ -38,7 +38,7 @@ from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.storage.places import Places
 
 places = Places()
-made = checkpoint(places.at(sys.argv[1]), int(sys.argv[2]), 0)
+made = checkpoint(places.open_place(sys.argv[1]), int(sys.argv[2]), 0)
 places.close()
 print(made.last.num_of_add_files, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
