@@ -200,14 +200,14 @@ def _many_files(spark: SparkSession, lake: Lake, files: int) -> tuple[Table, lis
     began: list[float] = []
     from penstock.formats.delta.spark.job import jobs
 
-    run = jobs.run
+    run = jobs.write_rows
 
     def noting(*given: Any) -> Any:
         done = run(*given)
         began.append(perf_counter())
         return done
 
-    with _seeing(spark, lake) as seen, patch.object(jobs, "run", noting):
+    with _seeing(spark, lake) as seen, patch.object(jobs, "write_rows", noting):
         start = perf_counter()
         write(df, "bench.many", options={"maxRecordsPerFile": str(min(per_file, 10))})
         end = perf_counter()

@@ -90,7 +90,7 @@ def test_a_problem_of_a_table_is_told_with_its_way_out(filled: Terminal) -> None
 
 
 def test_two_runs_at_once_change_every_file_once(filled: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    both, commit = Barrier(2), DeltaJob.commit
+    both, commit = Barrier(2), DeltaJob.commit_actions
 
     def commit_together(job: DeltaJob, *given: Any, **options: Any) -> Any:
         if not both.broken and job.version < PIECES:
@@ -104,7 +104,7 @@ def test_two_runs_at_once_change_every_file_once(filled: Terminal, monkeypatch: 
             finally:
                 both.abort()
 
-    monkeypatch.setattr(DeltaJob, "commit", commit_together)
+    monkeypatch.setattr(DeltaJob, "commit_actions", commit_together)
     with ThreadPoolExecutor(2) as threads:
         assert sum(threads.map(run, range(2))) == PIECES * len(KEYS)
     check_done(filled.place)
@@ -113,14 +113,14 @@ def test_two_runs_at_once_change_every_file_once(filled: Terminal, monkeypatch: 
 
 def test_beside_a_merge_all_rows_stay(filled: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merge has planned which files it replaces when the maintenance replaces these."""
-    commit = DeltaJob.commit
+    commit = DeltaJob.commit_actions
 
     def commit_after_maintenance(job: DeltaJob, *given: Any, **options: Any) -> Any:
         if options["operation"] == "MERGE" and job.version < PIECES:
             filled("maintain", "--all")
         return commit(job, *given, **options)
 
-    monkeypatch.setattr(DeltaJob, "commit", commit_after_maintenance)
+    monkeypatch.setattr(DeltaJob, "commit_actions", commit_after_maintenance)
     with penstock.open(filled.place, author="tester") as lake:
         merge = lake.table("a.one").merge({"id": [1, 9]}, on=["id"])
         merge.when_matched_delete().when_not_matched_insert_all().commit()
@@ -171,25 +171,25 @@ def test_a_lake_on_a_full_disk_is_refused_and_maintained_once_there_is_room(smal
 
 
 def test_who_interrupts_it_is_told_what_was_done(filled: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = DeltaJob.commit
+    commit = DeltaJob.commit_actions
 
     def interrupted(job: DeltaJob, *given: Any, **options: Any) -> Any:
         if str(job.key) == "b.two":
             raise KeyboardInterrupt
         return commit(job, *given, **options)
 
-    monkeypatch.setattr(DeltaJob, "commit", interrupted)
+    monkeypatch.setattr(DeltaJob, "commit_actions", interrupted)
     result = CliRunner().invoke(root, ["--lake", filled.url, "maintain", "--all"])
     assert result.exit_code != 0
     assert [line.split()[0] for line in result.stdout.splitlines() if line.strip()] == ["a.one"]
-    monkeypatch.setattr(DeltaJob, "commit", commit)
+    monkeypatch.setattr(DeltaJob, "commit_actions", commit)
     assert not any(problems(filled.json("maintain", "--all")).values())
     check_done(filled.place)
 
 
 def die(place: str, step: str) -> None:
     """Maintain all tables, and die at the second one's commit, before it or after it."""
-    commit = DeltaJob.commit
+    commit = DeltaJob.commit_actions
 
     def dying(job: DeltaJob, *given: Any, **options: Any) -> Any:
         landed = commit(job, *given, **options) if step == "after" or str(job.key) != "b.two" else None
@@ -197,7 +197,7 @@ def die(place: str, step: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return landed
 
-    DeltaJob.commit = dying  # type: ignore[method-assign, assignment]
+    DeltaJob.commit_actions = dying  # type: ignore[method-assign, assignment]
     CliRunner().invoke(root, ["--lake", place, "maintain", "--all"])
 
 

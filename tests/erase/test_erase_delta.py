@@ -21,7 +21,7 @@ from penstock.errors import (
     MergeConflict,
     NotManaged,
 )
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.formats.delta.rows.vectors import DeletedRows
@@ -67,7 +67,7 @@ def delete_by_vector(table: Table, storage: str) -> None:
         )
     stats = msgspec.json.encode({**msgspec.json.decode(file.stats or "{}"), "tightBounds": False}).decode()
     add = msgspec.structs.replace(file, deletion_vector=vector, stats=stats)
-    table.commit(table.get_commits().latest_version + 1, [removal(file, 1), add])
+    table.commit(table.get_commits().latest_version + 1, [make_remove(file, 1), add])
 
 
 def delete_with_feed(table: Table) -> None:
@@ -83,7 +83,7 @@ def delete_with_feed(table: Table) -> None:
     pq.write_table(found.filter(pc.not_equal(found["name"], MARKER)), place / kept)
     add = msgspec.structs.replace(file, path=kept, size=(place / kept).stat().st_size, stats=None)
     cdc = Cdc(path=name, partition_values={}, size=(place / name).stat().st_size, data_change=False)
-    table.commit(table.get_commits().latest_version + 1, [removal(file, 1), add, cdc])
+    table.commit(table.get_commits().latest_version + 1, [make_remove(file, 1), add, cdc])
 
 
 def overwritten(lake: Lake) -> Table:
@@ -511,7 +511,7 @@ def test_rows_keep_their_ids_when_an_erase_rewrites_their_files(lake: Lake) -> N
     for file in list(table.snapshot().files()):
         total = msgspec.json.decode(file.stats or "")["numRecords"]
         vector = rows_vector(DeletedRows(1, total))
-        table.append_actions([removal(file, 1), msgspec.structs.replace(file, deletion_vector=vector)])
+        table.append_actions([make_remove(file, 1), msgspec.structs.replace(file, deletion_vector=vector)])
     left = [one for one in before if one["_row_id"] % (len(before) // 2)]
     assert len(left) == len(before) - 2
     lake.erase("t")

@@ -327,11 +327,11 @@ def test_a_write_of_spark_that_lands_while_a_lake_takes_the_table_over_is_kept(
 
     with opened(MemoryStore(), handover=doing_before_the_put(write)) as lake:
         with pytest.raises(TableConflict, match="not this lake's"):
-            lake.owner.adopt(location)
+            lake.owner.adopt_table(location)
         assert not lake.has(KEY)
         spark.sql(f"INSERT INTO {name} VALUES (2, 'b')")
         lake.use(Handover)
-        assert lake.owner.adopt(location).version == 3
+        assert lake.owner.adopt_table(location).version == 3
         with pytest.raises(SparkError, match="managedCommits"):
             spark.sql(f"INSERT INTO {name} VALUES (3, 'c')")
     assert spark_rows(spark, name) == Counter(['[1, "a"]', '[2, "b"]'])

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
-from penstock.formats.delta.branch_log.intents import CreateIntent, change
+from penstock.formats.delta.branch_log.intents import CreateIntent, make_change_operation
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, TableCommit, TablePart, WriterReads
 from penstock.lake.lake import Lake
@@ -156,7 +156,7 @@ def test_a_schema_is_arrows_or_deltas() -> None:
 def test_no_table_comes_in_past_the_check_of_its_place(tmp_path: Path) -> None:
     intent = CreateIntent(id=uuid4(), location=str(tmp_path / "elsewhere"), actions=b"", uuid=uuid4())
     with penstock.open(tmp_path / "lake") as lake, pytest.raises(InvalidRequest, match="calls of its format"):
-        lake.commit([change("t", intent)])
+        lake.commit([make_change_operation("t", intent)])
 
 
 def test_a_commit_that_goes_by_way_of_the_storage_begins_with_what_the_owner_says(

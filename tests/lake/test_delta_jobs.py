@@ -22,7 +22,7 @@ from penstock.errors import (
     VersionNotFound,
 )
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
-from penstock.formats.delta.lake.snapshot import commits_of
+from penstock.formats.delta.lake.snapshot import list_commit_files
 from penstock.kernel.reachable import show_no_progress
 from penstock.kernel.settings import Settings
 from penstock.lake import calls
@@ -145,13 +145,13 @@ def test_commits_are_found_in_the_log_or_where_the_lake_says_and_nowhere_else(la
     lake.delta.publish("t")
     log = mine.get_commits()
     place = lake.places.open_place(log.location)
-    found = list(commits_of(log, place, range(2)))
+    found = list(list_commit_files(log, place, range(2)))
     assert [one.version for one in found] == [0, 1]
-    assert found[1].data != next(commits_of(theirs.get_commits(), place, [1])).data
+    assert found[1].data != next(list_commit_files(theirs.get_commits(), place, [1])).data
     # The log of the default branch has a version 2, which is none of this branch.
     assert None not in list(place.read(["_delta_log/00000000000000000002.json"]))
     with pytest.raises(VersionNotFound, match="no version 2: the newest one is 1"):
-        commits_of(log, place, range(3))
+        list_commit_files(log, place, range(3))
 
 
 def test_a_lake_is_asked_once_in_a_while_how_long_files_stay(

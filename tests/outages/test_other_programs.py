@@ -45,10 +45,10 @@ def test_an_answer_that_says_something_else_than_it_should_is_not_taken_for_a_ta
 
 
 def test_a_folder_that_is_no_partition_is_refused_by_name() -> None:
-    from penstock.formats.delta.lake.partition_folders import values_of
+    from penstock.formats.delta.lake.partition_folders import parse_partition_values
 
     day = Field(name="day", type="string", nullable=True, metadata={})
     with pytest.raises(
         InvalidRequest, match="'day=1/more=2', which does not match the table's partition columns: day"
     ):
-        values_of("day=1/more=2", [day])
+        parse_partition_values("day=1/more=2", [day])

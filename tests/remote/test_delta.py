@@ -242,7 +242,7 @@ def test_a_table_can_be_created_on_a_branch(lake: Lake) -> None:
 
 def test_several_tables_get_their_versions_together_or_not_at_all(lake: Lake, orders: Table) -> None:
     returns = filled(lake, "sales.returns", days("1"), partition_by="day")
-    line = delta.lines_of([add("a")]).decode()
+    line = delta.encode_actions([add("a")]).decode()
     both = [TableCommit(key=one.key, actions=line, version=2) for one in (orders, returns)]
     done = lake.delta.commit(both, message="both")
     assert [(str(one.key), one.version) for one in done.tables] == [("sales.orders", 2), ("sales.returns", 2)]
@@ -256,7 +256,7 @@ def test_several_tables_get_their_versions_together_or_not_at_all(lake: Lake, or
 
 
 def test_the_same_request_under_the_same_key_is_answered_alike(lake: Lake, orders: Table) -> None:
-    one = TableCommit(key=orders.key, actions=delta.lines_of([add("a")]).decode())
+    one = TableCommit(key=orders.key, actions=delta.encode_actions([add("a")]).decode())
     call = CommitTables(tables=(one,), idempotency_key="once")
     first, again = lake.do(call), lake.do(call)
     assert (first.version, again.version, first.commit) == (2, 2, again.commit)

@@ -111,7 +111,7 @@ def test_a_failure_of_it_leaves_the_commit_as_it_is(
 def test_a_conflict_is_left_to_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(lake)
     fill(table, 1, 9)
-    commit, tries = DeltaJob.commit, list[str]()
+    commit, tries = DeltaJob.commit_actions, list[str]()
 
     def wrapped(self: DeltaJob, actions: Any, **how: Any) -> Any:
         if how["operation"] == "OPTIMIZE":
@@ -119,7 +119,7 @@ def test_a_conflict_is_left_to_the_next(lake: Lake, monkeypatch: pytest.MonkeyPa
             assert table.delete("id = 4").deleted == 1
         return commit(self, actions, **how)
 
-    monkeypatch.setattr(DeltaJob, "commit", wrapped)
+    monkeypatch.setattr(DeltaJob, "commit_actions", wrapped)
     table.append({"id": [10]})
     assert tries == ["optimize"]
     assert ids(table) == [number for number in range(11) if number != 4]

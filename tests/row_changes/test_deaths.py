@@ -46,7 +46,7 @@ def die(place: str, how: str, step: int) -> None:
         if steps > step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    create, commit = Place.create, DeltaJob.commit
+    create, commit = Place.create, DeltaJob.commit_actions
 
     def counted_create(self: Place, name: str, data: bytes) -> bool:
         if name.endswith((".parquet", ".bin")):
@@ -60,7 +60,7 @@ def die(place: str, how: str, step: int) -> None:
         return landed
 
     Place.create = counted_create  # type: ignore[method-assign]
-    DeltaJob.commit = counted_commit  # type: ignore[method-assign]
+    DeltaJob.commit_actions = counted_commit  # type: ignore[method-assign]
     with penstock.open(place) as lake:
         change(lake.table("t"), how)
 

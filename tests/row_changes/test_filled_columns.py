@@ -188,7 +188,7 @@ def test_a_merge_that_numbered_appends_overtake_is_planned_anew(
     """However often: they change no row that the merge has read, but say how far numbers are given away."""
     table = lake.delta.create("t", schema=numbered())
     table.append(pa.table({"name": ["a"]}))
-    commit = DeltaJob.commit
+    commit = DeltaJob.commit_actions
 
     names = [f"between {number}" for number in range(appends)]
     left = iter(names)
@@ -198,7 +198,7 @@ def test_a_merge_that_numbered_appends_overtake_is_planned_anew(
             table.append(pa.table({"name": [name]}))
         return commit(self, actions, **options)
 
-    monkeypatch.setattr(DeltaJob, "commit", overtaken)
+    monkeypatch.setattr(DeltaJob, "commit_actions", overtaken)
     upsert(table, "a", "new")
     rows = table.to_arrow().to_pylist()
     assert sorted(row["name"] for row in rows) == ["a", *names, "new"]

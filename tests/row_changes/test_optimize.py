@@ -170,7 +170,7 @@ def test_the_target_size_is_a_property(text: str, size: int) -> None:
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, act: Any) -> list[str]:
     """Have something happen right before each commit of a compaction."""
-    commit, seen = DeltaJob.commit, []
+    commit, seen = DeltaJob.commit_actions, []
 
     def wrapped(self: DeltaJob, actions: Any, **how: Any) -> Any:
         if how["operation"] == "OPTIMIZE":
@@ -178,7 +178,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, act: Any) -> list[str]:
             act(len(seen))
         return commit(self, actions, **how)
 
-    monkeypatch.setattr(DeltaJob, "commit", wrapped)
+    monkeypatch.setattr(DeltaJob, "commit_actions", wrapped)
     return seen
 
 
@@ -278,7 +278,7 @@ def test_a_change_whose_files_were_compacted_first_is_made_anew(
 ) -> None:
     table, program = make(lake)
     table.append(as_table([{"id": 7000, "day": "z", "amount": 0.0, "name": "z"}] * others))
-    commit = DeltaJob.commit
+    commit = DeltaJob.commit_actions
     seen: list[str] = []
 
     def wrapped(self: DeltaJob, actions: Any, **how: Any) -> Any:
@@ -288,7 +288,7 @@ def test_a_change_whose_files_were_compacted_first_is_made_anew(
             assert table.delete("day = 'z'").deleted == others
         return commit(self, actions, **how)
 
-    monkeypatch.setattr(DeltaJob, "commit", wrapped)
+    monkeypatch.setattr(DeltaJob, "commit_actions", wrapped)
     if statement == "upsert":
         program.upsert(table)
     elif statement == "delete":

@@ -58,13 +58,13 @@ def test_of_two_changes_of_a_file_one_lands_and_the_other_changes_nothing(
     properties = {"delta.enableDeletionVectors": vectors}
     table = lake.delta.create("t", schema=SCHEMA, properties=properties)
     table.append(as_table(ROWS))
-    gate, commit = Barrier(2), DeltaJob.commit
+    gate, commit = Barrier(2), DeltaJob.commit_actions
 
     def commit_together(self: DeltaJob, actions: Any, **options: Any) -> Any:
         gate.wait(30)
         return commit(self, actions, **options)
 
-    monkeypatch.setattr(DeltaJob, "commit", commit_together)
+    monkeypatch.setattr(DeltaJob, "commit_actions", commit_together)
     with ThreadPoolExecutor(2) as threads:
         results = [threads.submit(statement, lake.table("t")) for statement in pair]
         problems = [result.exception() for result in results]
@@ -102,10 +102,10 @@ def test_a_change_is_made_again_by_the_version_that_won_whatever_the_text_of_the
     table = lake.delta.create("t", schema=SCHEMA, partition_by=["day"])
     for part in (ROWS[:3], ROWS[3:], [{**row, "day": "b"} for row in ROWS]):
         table.append(as_table(part))
-    commit, refusals = DeltaJob.commit, list[Conflict]()
+    commit, refusals = DeltaJob.commit_actions, list[Conflict]()
 
     def overtaken(self: DeltaJob, actions: Any, **options: Any) -> Any:
-        monkeypatch.setattr(DeltaJob, "commit", commit)
+        monkeypatch.setattr(DeltaJob, "commit_actions", commit)
         table.delete("day = 'b' and id = 5")
         table.optimize(where="day = 'a'")
         if is_row_changed:
@@ -117,7 +117,7 @@ def test_a_change_is_made_again_by_the_version_that_won_whatever_the_text_of_the
             raise
 
     monkeypatch.setattr(edit, "Conflict", reword)
-    monkeypatch.setattr(DeltaJob, "commit", overtaken)
+    monkeypatch.setattr(DeltaJob, "commit_actions", overtaken)
     with reached(lake) as opened:
         changed = opened.table("t").update({"amount": "amount + 100"}, "day = 'a' and id < 3")
     assert changed.updated == 3

@@ -143,7 +143,7 @@ def test_a_table_is_described_without_a_look_at_its_log(lake: Lake, monkeypatch:
     def fail(*_: Any) -> Any:
         raise AssertionError("the log is read")
 
-    monkeypatch.setattr(ReadVersions, "replay", fail)
+    monkeypatch.setattr(ReadVersions, "replay_segment", fail)
     described = WITHOUT_PYTHON["table"](lake, request)
     assert described.properties["delta.appendOnly"] == "true"
     for name in ("schema", "partition_by", "properties", "defaults", "computed"):

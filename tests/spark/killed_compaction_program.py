@@ -49,7 +49,7 @@ def die_between_files(rows: DataFrame, *options: Any, **more: Any) -> Any:
 
 def die_at(step: str) -> None:
     """Die at a step of a compaction, whatever it was asked by."""
-    commit, do = DeltaJob.commit, Lake.do
+    commit, do = DeltaJob.commit_actions, Lake.do
 
     def dying_do(lake: Lake, call: Any, *more: Any) -> Any:
         """The commit is sent, decided and written, and its answer never comes."""
@@ -71,7 +71,7 @@ def die_at(step: str) -> None:
         if step == "before the rewrite":
             die()
         written = files.write_files(*options, **more)
-        DeltaJob.commit = dying_commit  # type: ignore[method-assign, assignment]
+        DeltaJob.commit_actions = dying_commit  # type: ignore[method-assign, assignment]
         return written
 
     dying = die_between_files if step == "between the files" else then_die_in_commit

@@ -32,8 +32,8 @@ def test_a_session_is_told_once_what_it_lacks(
 ) -> None:
     target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")))
     with caplog.at_level(logging.WARNING, "penstock.spark"):
-        jobs.run(bare.range(1), target, uuid4())
-        jobs.run(bare.range(1), target, uuid4())
+        jobs.write_rows(bare.range(1), target, uuid4())
+        jobs.write_rows(bare.range(1), target, uuid4())
     (told,) = [one.getMessage() for one in caplog.records if one.name == "penstock.spark"]
     assert "jar is not in this Spark session" in told
 
@@ -51,13 +51,13 @@ def test_jobs_write_apart_and_leave_nothing_but_their_files(
     target = JobTarget(place=lake.places.open_place(str(root)), partition_by=("p",), has_changes=True)
     rows = bare.sql(f"select id, id = 1 as {CHANGES}, 'a b' as p from range(2)").coalesce(1)
     job = uuid4()
-    files = {one.is_change: one for one in jobs.run(rows, target, job)}
+    files = {one.is_change: one for one in jobs.write_rows(rows, target, job)}
     assert {one.partition for one in files.values()} == {"p=a b"}
     assert files[True].name.startswith(f"_change_data/job={job.hex}/p=a b/part-")
     assert files[False].name.startswith(f"_penstock/data/job={job.hex}/p=a b/part-")
     lying = {one for one in root.rglob("*") if one.is_file() and one.suffix != ".crc"}
     assert lying == {root / one.name for one in files.values()}
-    jobs.run(rows, target, uuid4())
+    jobs.write_rows(rows, target, uuid4())
     assert len(list(root.rglob("*.parquet"))) == 4
 
 
@@ -70,7 +70,7 @@ def test_the_feed_tells_the_very_rows_that_the_table_gets(
         f"select explode(array(true, false)) as {CHANGES}, id from "
         "(select reflect('java.util.UUID', 'randomUUID') as id from range(20))"
     )
-    files = jobs.run(rows, target, job := uuid4())
+    files = jobs.write_rows(rows, target, job := uuid4())
     told = {one.name: pq.read_table(f"{place.url}/{one.name}")["id"].to_pylist() for one in files}
     changes = f"_penstock/data/_change_data/job={job.hex}/"
     assert all(one.is_change == one.name.startswith(changes) for one in files)
@@ -89,7 +89,7 @@ def test_a_job_whose_changes_cannot_be_written_leaves_nothing(
     stray.touch()
     rows = bare.sql(f"select id, id = 1 as {CHANGES} from range(2)")
     with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
-        jobs.run(rows, JobTarget(place=lake.places.open_place(str(root)), has_changes=True), job)
+        jobs.write_rows(rows, JobTarget(place=lake.places.open_place(str(root)), has_changes=True), job)
     assert [one for one in root.rglob("*.parquet") if "_penstock" in one.parts] == []
 
 
@@ -99,7 +99,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
     names = [f"a column with a rather long name {number}" for number in range(400)]
     rows = bare.range(1).selectExpr(*(f"id as `{name}`" for name in names)).coalesce(1)
     target = JobTarget(place=lake.places.open_place(str(tmp_path / "wide")), columns=((names[-1],),))
-    (file,) = jobs.run(rows, target, uuid4())
+    (file,) = jobs.write_rows(rows, target, uuid4())
     assert file.rows == 1
     (column,) = file.columns
     assert (column.path, column.nulls, column.min) == ((names[-1],), 0, bytes(8))
@@ -113,7 +113,7 @@ def test_what_others_keep_in_the_folder_is_not_adopted(
     root = tmp_path / "table"
     target = JobTarget(place=lake.places.open_place(str(root)))
     job = uuid4()
-    (file,) = [one for one in jobs.run(bare.range(1), target, job) if one.rows]
+    (file,) = [one for one in jobs.write_rows(bare.range(1), target, job) if one.rows]
     folder = root / "_penstock" / "data" / f"job={job.hex}"
     data = (root / file.name).read_bytes()
     late = folder / "_temporary" / "0" / "attempt_1"

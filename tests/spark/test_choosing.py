@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.formats.delta.spark.rewrites.row_conditions import necessary, necessary_of_target
+from penstock.formats.delta.spark.rewrites.row_conditions import (
+    make_necessary_condition,
+    make_necessary_target_condition,
+)
 from penstock.formats.rows.schema import Field, StructType, Type
 from penstock.spark.analysis import parse_condition
 from penstock.spark.schemas import to_spark_schema
@@ -37,7 +40,7 @@ def df(started_spark: SparkSession) -> DataFrame:
 
 
 def told(df: DataFrame, where: str | Column) -> str | None:
-    return necessary_of_target(df, parse_condition(where), SCHEMA)
+    return make_necessary_target_condition(df, parse_condition(where), SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -85,23 +88,23 @@ def test_a_column_of_the_sources_frame_is_not_taken_for_one_of_the_table(started
     ):
         target = started_spark.createDataFrame([], "k long").alias("target")
         pairs = target.crossJoin(source.alias("source"))
-        assert necessary_of_target(pairs, parse_condition(source["k"] == 1), K) is None
-        assert necessary_of_target(pairs, parse_condition(target["k"] == 1), K) == "(k = 1)"
+        assert make_necessary_target_condition(pairs, parse_condition(source["k"] == 1), K) is None
+        assert make_necessary_target_condition(pairs, parse_condition(target["k"] == 1), K) == "(k = 1)"
 
 
 @pytest.mark.parametrize("of", ["target", "source"])
 def test_without_a_merge_target_and_source_are_columns_as_any(started_spark: SparkSession, of: str) -> None:
     schema = StructType((*SCHEMA.fields[:1], Field(name=of, type=K, nullable=True)))
     rows = started_spark.createDataFrame([], to_spark_schema(schema))
-    assert necessary(rows, parse_condition(f"{of}.k = 1"), schema) == f"({of}.k = 1)"
-    assert necessary(rows, parse_condition(rows[f"{of}.k"] == 1), schema) == f"({of}.`k` = 1)"
+    assert make_necessary_condition(rows, parse_condition(f"{of}.k = 1"), schema) == f"({of}.k = 1)"
+    assert make_necessary_condition(rows, parse_condition(rows[f"{of}.k"] == 1), schema) == f"({of}.`k` = 1)"
 
 
 def test_names_that_differ_by_case_alone_are_not_taken_for_the_tables(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     target = spark.createDataFrame([], "k long").alias("target")
     pairs = target.crossJoin(spark.createDataFrame([], "K long").alias("source"))
-    assert necessary_of_target(pairs, parse_condition("K = 1"), K) is None
+    assert make_necessary_target_condition(pairs, parse_condition("K = 1"), K) is None
 
 
 @pytest.mark.parametrize(("zone", "wanted"), [("UTC", "(t < '2026-01-01')"), ("Asia/Tokyo", None)])

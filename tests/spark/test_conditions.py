@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
+from penstock.formats.delta.protocol.partition_conditions import evaluate_condition
 from penstock.formats.delta.rows.file_writer import partition_text
 from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import has_same_meaning_in_spark
@@ -101,7 +101,7 @@ def test_a_condition_that_means_the_same_is_true_for_the_same_rows(
         # The same rows as partitions, one each.
         for record in RECORDS:
             values = {name: partition_text(kinds[name], value) for name, value in record.items()}
-            found = condition_outcomes(where, snapshot.metadata.schema_string, values)
+            found = evaluate_condition(where, snapshot.metadata.schema_string, values)
             assert (found == {True}, True in found) == (record["id"] in wanted,) * 2, (where, record)
 
 

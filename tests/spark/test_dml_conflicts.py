@@ -88,7 +88,7 @@ def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> RowRewrite:
 
 
 def land(change: RowRewrite) -> int:
-    return change.commit(CommitDescription(), None).version
+    return change.commit_rewrite(CommitDescription(), None).version
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_a_merge_that_inserts_is_refused_when_a_row_that_it_matched_is_gone(
 class Forgetful(JobTable):
     """A table whose owner commits, and whose answer is lost on the way."""
 
-    def commit(self, *args: Any, **kwargs: Any) -> Any:
-        super().commit(*args, **kwargs)
+    def commit_actions(self, *args: Any, **kwargs: Any) -> Any:
+        super().commit_actions(*args, **kwargs)
         raise OutcomeUnknown("the answer was lost")
 
 

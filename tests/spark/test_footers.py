@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.lake.footer_stats import stats_of
+from penstock.formats.delta.lake.footer_stats import encode_footer_stats
 from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf
 from penstock.formats.delta.spark.job import jobs
@@ -54,11 +54,11 @@ def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path
     df = spark.createDataFrame([_row(random.Random(seed)) for seed in range(60)], SCHEMA).repartition(8)
     leaves = _leaves(df.schema.json())
     place = lake.places.open_place(str(tmp_path / "table"))
-    files = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    files = jobs.write_rows(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     assert sum(one.rows for one in files) == 60
     for file in files:
         data = pq.read_table(f"{place.url}/{file.name}")
-        assert json.loads(stats_of(file, leaves)) == _computed(data, leaves)
+        assert json.loads(encode_footer_stats(file, leaves)) == _computed(data, leaves)
 
 
 @in_each_engine
@@ -72,8 +72,8 @@ def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
     )
     leaves = [StatsLeaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
     place = lake.places.open_place(str(tmp_path / "table"))
-    (file,) = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
-    told = json.loads(stats_of(file, leaves))
+    (file,) = jobs.write_rows(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    told = json.loads(encode_footer_stats(file, leaves))
     assert told["minValues"] == told["maxValues"] == {"one": 1}
     assert told["nullCount"]["none"] == 1
     assert {name: count for name, count in told["nullCount"].items() if count} == {"none": 1}
@@ -86,9 +86,9 @@ def test_decimals_are_kept_as_numbers_whatever_the_session_says(
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", legacy)
     df = spark.sql("select cast(v as decimal(9,2)) as small from values (-1.5), (2.25) as t(v)").coalesce(1)
     target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")), columns=(("small",),))
-    (file,) = jobs.run(df, target, uuid4())
+    (file,) = jobs.write_rows(df, target, uuid4())
     assert [one.type for one in file.columns] == ["INT32"]
-    told = json.loads(stats_of(file, [StatsLeaf(("small",), "decimal(9,2)", ("small",))]))
+    told = json.loads(encode_footer_stats(file, [StatsLeaf(("small",), "decimal(9,2)", ("small",))]))
     assert (told["minValues"], told["maxValues"]) == ({"small": -1.5}, {"small": 2.25})
 
 
@@ -153,8 +153,8 @@ def _computed(data: Any, leaves: list[StatsLeaf]) -> Any:
     """What the rows themselves give, less the bounds of what a footer has none of."""
     found = Statistics(leaves)
     for batch in data.combine_chunks().to_batches():
-        found.add(batch)
-    told = json.loads(found.json())
+        found.add_batch(batch)
+    told = json.loads(found.encode_stats())
     for name in ("text", "f", "d"):
         values = [one for one in data.column(name).to_pylist() if one is not None]
         if any(

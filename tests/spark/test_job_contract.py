@@ -1,8 +1,8 @@
 """What every job of Spark's does, whichever way it commits: by Penstock's protocol, or by Spark's committer.
 
-``jobs.run`` is one function with two implementations. Writes, updates, deletions, merges and streams stand on
-it, and are tested with the jar, and once each without it. So whatever the two may differ in is tested here,
-and in ``test_footers.py`` what they tell of columns.
+``jobs.write_rows`` is one function with two implementations. Writes, updates, deletions, merges and streams
+stand on it, and are tested with the jar, and once each without it. So what the two may differ in is tested
+here, and in ``test_footers.py`` what they tell of columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 def run(df: DataFrame, lake: Lake, root: Path, **how: Any) -> list[ParquetOutput]:
     """A job of its own."""
-    return jobs.run(df, JobTarget(place=lake.places.open_place(str(root)), **how), uuid4())
+    return jobs.write_rows(df, JobTarget(place=lake.places.open_place(str(root)), **how), uuid4())
 
 
 def lying(root: Path) -> set[str]:

@@ -70,7 +70,7 @@ def marked(table: Table) -> dict[str, int]:
 
 def land(change: RowRewrite | None) -> int:
     assert change is not None
-    return change.commit(CommitDescription(), None).version
+    return change.commit_rewrite(CommitDescription(), None).version
 
 
 # -- the same rows as without --------------------------------------------------------------------------------

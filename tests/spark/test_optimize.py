@@ -182,7 +182,7 @@ def test_appends_are_no_conflict_and_files_that_a_delete_changed_are_taken_again
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, vectors: str
 ) -> None:
     table = make(lake, properties={"delta.enableDeletionVectors": vectors})
-    commit, tries = DeltaJob.commit, list[str]()
+    commit, tries = DeltaJob.commit_actions, list[str]()
 
     def wrapped(self: DeltaJob, actions: Any, **how: Any) -> Any:
         if how["operation"] == "OPTIMIZE":
@@ -192,7 +192,7 @@ def test_appends_are_no_conflict_and_files_that_a_delete_changed_are_taken_again
                 assert table.delete("id = 3").deleted == 1
         return commit(self, actions, **how)
 
-    monkeypatch.setattr(DeltaJob, "commit", wrapped)
+    monkeypatch.setattr(DeltaJob, "commit_actions", wrapped)
     done = optimize(spark, KEY)
     assert (len(tries), done.files_skipped) == (2, 0)
     expected = [*range(48), *range(100, 112), *range(200, 212)]
@@ -204,7 +204,7 @@ def test_a_delete_of_spark_that_a_compaction_overtook_is_made_anew(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(lake)
-    commit, seen = DeltaJob.commit, list[str]()
+    commit, seen = DeltaJob.commit_actions, list[str]()
 
     def wrapped(self: DeltaJob, actions: Any, **how: Any) -> Any:
         seen.append(how["operation"])
@@ -212,7 +212,7 @@ def test_a_delete_of_spark_that_a_compaction_overtook_is_made_anew(
             assert table.optimize().files_removed == 12
         return commit(self, actions, **how)
 
-    monkeypatch.setattr(DeltaJob, "commit", wrapped)
+    monkeypatch.setattr(DeltaJob, "commit_actions", wrapped)
     assert delete(spark, KEY, "id >= 10") is not None
     assert seen == ["DELETE", "OPTIMIZE", "DELETE"]
     assert [row[0] for row in all_rows(table)] == list(range(10))
@@ -229,7 +229,7 @@ def test_a_job_that_fails_leaves_no_file(
         raise InvalidRequest("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaJob, "commit", refuse)
+        patch.setattr(DeltaJob, "commit_actions", refuse)
         with pytest.raises(InvalidRequest, match="no"):
             optimize(spark, KEY)
     assert optimize(spark, KEY).files_added == 3

@@ -47,14 +47,14 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]
     """Lets somebody else's work be done right before the next commit to a Delta table."""
 
     def prepare(work: Callable[[], Any]) -> None:
-        commit, waiting = DeltaJob.commit, [work]
+        commit, waiting = DeltaJob.commit_actions, [work]
 
         def commit_after_others(self: DeltaJob, *given: Any, **named: Any) -> Any:
             while waiting:
                 waiting.pop()()
             return commit(self, *given, **named)
 
-        monkeypatch.setattr(DeltaJob, "commit", commit_after_others)
+        monkeypatch.setattr(DeltaJob, "commit_actions", commit_after_others)
 
     return prepare
 

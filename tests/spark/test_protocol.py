@@ -73,7 +73,7 @@ def test_files_go_where_the_job_says_and_the_driver_is_told(
         prefix_length=prefix_length,
         columns=(("id",),),
     )
-    files = jobs.run(rows if changes else rows.drop(CHANGES), target, uuid4())
+    files = jobs.write_rows(rows if changes else rows.drop(CHANGES), target, uuid4())
     assert len(files) == len(expected)
     for partition, pattern in expected:
         (found,) = [one for one in files if re.fullmatch(pattern, one.name)]
@@ -127,7 +127,7 @@ def test_what_a_job_writes_is_nobodys_when_it_fails(spark: SparkSession, lake: L
     # One task, so that none is left that still runs when the job is over.
     rows = spark.sql("select if(id = 7, raise_error('no'), id) as id from range(0, 8, 1, 1)")
     with pytest.raises(Exception, match="USER_RAISED"):
-        jobs.run(rows, target, job)
+        jobs.write_rows(rows, target, job)
     assert _protocol(spark).take(job.hex) is None
     assert list(root.rglob("*.parquet")) == []
 
@@ -135,7 +135,7 @@ def test_what_a_job_writes_is_nobodys_when_it_fails(spark: SparkSession, lake: L
 def test_the_files_of_a_job_are_given_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     job = uuid4()
     target = JobTarget(place=lake.places.open_place(str(tmp_path / "table")))
-    assert sum(one.rows for one in jobs.run(spark.range(1), target, job)) == 1
+    assert sum(one.rows for one in jobs.write_rows(spark.range(1), target, job)) == 1
     assert _protocol(spark).take(job.hex) is None
 
 

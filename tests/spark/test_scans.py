@@ -66,7 +66,7 @@ def everything() -> pa.Table:
 
 def whole(spark: SparkSession, lake: Lake, key: str = "t", **how: Any) -> DataFrame:
     snapshot = lake.table(key).snapshot()
-    return scans.rows(spark, snapshot, snapshot.files(), **how)
+    return scans.read_rows(spark, snapshot, snapshot.files(), **how)
 
 
 @in_each_engine
@@ -90,10 +90,10 @@ def test_rows_tell_their_file_and_their_number_in_it(spark: SparkSession, lake: 
         table.append(pa.table({"id": range(start, start + 3)}))
     snapshot = table.snapshot()
     files = list(snapshot.files())
-    rows = shown(scans.rows(using(spark, engine), snapshot, files, numbered=True))
+    rows = shown(scans.read_rows(using(spark, engine), snapshot, files, numbered=True))
     assert len(rows) == 9
     for file, add in enumerate(files):
-        (alone,) = (scans.rows(spark, snapshot, [add]).toArrow()["id"].to_pylist(),)
+        (alone,) = (scans.read_rows(spark, snapshot, [add]).toArrow()["id"].to_pylist(),)
         assert [one for one in rows if one[1] == file] == [
             (value, file, at) for at, value in enumerate(alone)
         ]
@@ -194,7 +194,7 @@ def test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out(
         whole(spark, lake)
     assert "'where'" in refused.value.message
     snapshot = lake.table("t").snapshot()
-    assert scans.rows(spark, snapshot, snapshot.files("id < 200")).count() == 197
+    assert scans.read_rows(spark, snapshot, snapshot.files("id < 200")).count() == 197
 
 
 @in_each_engine
@@ -253,9 +253,9 @@ def test_columns_are_found_in_files_by_what_column_mapping_says(
     if (engine, mode) == ("fallback", "id"):
         using(spark, engine).conf.unset(BY_ID)
         with pytest.raises(InvalidRequest, match=f"set {BY_ID} to true in this session"):
-            scans.rows(spark, snapshot, snapshot.files())
+            scans.read_rows(spark, snapshot, snapshot.files())
         spark.conf.set(BY_ID, "true")
-    rows = scans.rows(using(spark, engine), snapshot, snapshot.files())
+    rows = scans.read_rows(using(spark, engine), snapshot, snapshot.files())
     assert rows.toArrow().to_pylist() == [
         {"inner": {"now": "a", "new": None}, "id": 1, "part": "p", "added": None},
         {"inner": None, "id": 2, "part": "p", "added": None},
@@ -290,7 +290,7 @@ def test_old_files_are_read_as_the_table_is_now(
     )
     file = put_file(root, "a.parquet", old, partition_values={"day": "", "raw": "ü\\x01"})
     snapshot = unowned(lake, root, [[protocol(), metadata_for(make_schema(now), ["raw", "day"]), file]])
-    rows = scans.rows(using(spark, engine), snapshot, snapshot.files())
+    rows = scans.read_rows(using(spark, engine), snapshot, snapshot.files())
     assert shown(rows) == [(bytearray("ü\\x01".encode()), None, 1, 1.5, Decimal("1.5000"), (1, None), None)]
 
 
@@ -302,10 +302,10 @@ def test_files_outside_of_the_table_are_refused(spark: SparkSession, lake: Lake,
     absolute = replace(inside, path=f"file://{root}/a.parquet")
     table = adopted(lake, root, [[protocol(), metadata, absolute]])
     snapshot = table.snapshot()
-    assert shown(scans.rows(spark, snapshot, snapshot.files())) == [(1,)]
+    assert shown(scans.read_rows(spark, snapshot, snapshot.files())) == [(1,)]
     for path in (f"file://{tmp_path}/other/b.parquet", "../other/b.parquet", "s3://bucket/b.parquet"):
         with pytest.raises(UnsupportedFeature, match="which is outside the table"):
-            scans.rows(spark, snapshot, [replace(outside, path=path)])
+            scans.read_rows(spark, snapshot, [replace(outside, path=path)])
 
 
 @pytest.mark.parametrize("name", ["_a.parquet", "part/.a.parquet"])
@@ -318,7 +318,7 @@ def test_files_that_spark_would_leave_out_in_silence_are_refused(
     )
     snapshot = table.snapshot()
     with pytest.raises(UnsupportedFeature, match="Spark would skip"):
-        scans.rows(spark, snapshot, snapshot.files())
+        scans.read_rows(spark, snapshot, snapshot.files())
 
 
 @in_each_engine
@@ -346,7 +346,7 @@ def test_a_partition_value_that_is_none_of_its_type_is_an_error(
     snapshot = table.snapshot()
     file = put_file(root, "a.parquet", data, partition_values={"day": "someday"})
     with pytest.raises(InvalidLog, match="someday"):
-        scans.rows(using(spark, engine), snapshot, [file])
+        scans.read_rows(using(spark, engine), snapshot, [file])
 
 
 def test_partitions_and_columns_that_are_not_asked_for_are_not_read(spark: SparkSession, lake: Lake) -> None:

@@ -211,14 +211,14 @@ def test_files_that_a_condition_left_out_are_not_looked_at_again(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[str] = []
-    keeps = FilePruner.keeps
+    keeps = FilePruner.may_match
 
     def note_and_keep(pruner: FilePruner, file: Add) -> bool:
         looked_at.append(file.path)
         return keeps(pruner, file)
 
     numbered(lake)
-    monkeypatch.setattr(FilePruner, "keeps", note_and_keep)
+    monkeypatch.setattr(FilePruner, "may_match", note_and_keep)
     rows = spark.sql("SELECT id FROM lake.s.t WHERE id = 10")
     assert files_read(rows) == 1
     assert len(looked_at) == 2  # by the statement, then by Spark's own filters

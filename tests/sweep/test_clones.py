@@ -455,14 +455,14 @@ def test_the_first_clone_of_a_lake_is_seen_by_the_next_look_of_a_sweep_that_goes
     (plugin,) = (plugin for plugin in catalogue.plugins if isinstance(plugin, DeltaPlugin))
     needs = CloneNeeds(catalogue.kernel, plugin.parts)
     location = lake.table("source").get_commits().location
-    assert [table.location for table in needs.unseen()] == [location]
-    assert (needs.clones_of(location), has_clones(catalogue.kernel)) == ([], False)
+    assert [table.location for table in needs.walk_unseen_tables()] == [location]
+    assert (needs.find_clones(location), has_clones(catalogue.kernel)) == ([], False)
     lake.delta.clone("source", "clone")
     (file,) = data_files(root_of(lake.table("source")))
-    assert not needs.names(location, file)
-    assert len({table.location for table in needs.unseen()}) == 2
-    assert needs.names(location, file)
-    needs.check(location)
+    assert not needs.is_needed_file(location, file)
+    assert len({table.location for table in needs.walk_unseen_tables()}) == 2
+    assert needs.is_needed_file(location, file)
+    needs.check_clones(location)
 
 
 def test_nothing_of_the_source_goes_while_the_log_of_a_clone_cannot_be_read(
@@ -487,7 +487,7 @@ def test_nothing_of_the_source_goes_while_the_log_of_a_clone_cannot_be_read(
 
 def test_a_lake_without_clones_looks_nothing_up_for_them(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create_table("source", data=rows(1))
-    monkeypatch.setattr(SourceFinder, "find", None)
+    monkeypatch.setattr(SourceFinder, "find_sources", None)
     assert only(lake.sweep_tables(remove_data=True)).problem == ""
 
 

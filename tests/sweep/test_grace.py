@@ -95,7 +95,7 @@ def test_no_sweep_takes_a_file_between_its_write_and_its_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.create_table("t", data=rows(1))
-    lines_of, swept = delta.lines_of, list[str]()
+    lines_of, swept = delta.encode_actions, list[str]()
 
     def slowly(actions: Any) -> Any:
         with sweeper(lake, grace_s=0, data_grace_days=0) as other:
@@ -105,7 +105,7 @@ def test_no_sweep_takes_a_file_between_its_write_and_its_commit(
                 swept.append(sweep.__name__)
         return lines_of(actions)
 
-    monkeypatch.setattr(delta, "lines_of", slowly)
+    monkeypatch.setattr(delta, "encode_actions", slowly)
     lake.table("t").append(rows(2))
     assert swept == ["sweep", "sweep_tables", "sweep_files"]
     assert ids(lake.table("t")) == [1, 2]

@@ -44,9 +44,9 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         waiting = iter(steps)
 
         class Stepping(RetainedDeltaTables):
-            def unseen(self) -> Iterator[DeltaTable]:
+            def walk_unseen_tables(self) -> Iterator[DeltaTable]:
                 next(waiting, lambda: None)()
-                return super().unseen()
+                return super().walk_unseen_tables()
 
         monkeypatch.setattr(clone_needs, "RetainedDeltaTables", Stepping)
 

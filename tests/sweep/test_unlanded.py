@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.errors import Unavailable
 from penstock.formats.delta.lake.calls import CreateTable
-from penstock.formats.delta.lake.table import lines_of
+from penstock.formats.delta.lake.table import encode_actions
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTable, UnlandedTableSweeper
 from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.lake.answers import SweptTable
@@ -212,7 +212,7 @@ def test_a_table_that_is_created_after_the_first_look_is_seen_by_the_second(
                 key=Key("late"),
                 schema=SCHEMA,
                 id=UUID(root.name),
-                actions=lines_of([add(PART, size=4)]).decode(),
+                actions=encode_actions([add(PART, size=4)]).decode(),
             )
         )
         yield from seen

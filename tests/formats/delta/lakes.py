@@ -14,9 +14,9 @@ from deltalake import DeltaTable as ForeignTable
 from deltalake import write_deltalake
 
 from penstock.errors import ReferenceExists
-from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import CommitIntent, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, make_change_operation
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.log.log_files import PlaceFiles
@@ -83,26 +83,26 @@ class DeltaLake:
         )
 
     def _read(self, one: ObjectId) -> bytes:
-        return self.tables.read(one)
+        return self.tables.read_object(one)
 
     def content(self, key: str, branch: str = "main") -> DeltaTable:
-        return self.tables.require_managed(self.tables.head(branch), Key.parse(key))
+        return self.tables.require_managed(self.tables.find_head(branch), Key.parse(key))
 
     def line(self, key: str, branch: str = "main") -> BranchLog:
-        return line_of(self.content(key, branch))
+        return decode_branch_log(self.content(key, branch))
 
     def has(self, key: str) -> bool:
-        return self.tables.content(self.tables.head(), Key.parse(key)) is not None
+        return self.tables.find_content(self.tables.find_head(), Key.parse(key)) is not None
 
     def append(self, key: str, *adds: Add, branch: str = "main", **more: Any) -> OwnerRatifiedTable:
-        (table,) = self.owner.commit(branch, [appended(key, *adds, **more)]).tables
+        (table,) = self.owner.commit_versions(branch, [appended(key, *adds, **more)]).tables
         return table
 
     def catch_up(self) -> None:
         """Finish what was begun, and publish."""
         self.owner.catch_up()
-        for key, content in list(self.tables.all(self.tables.head())):
-            self.owner.publish("main", key)
+        for key, content in list(self.tables.list_tables(self.tables.find_head())):
+            self.owner.publish_table("main", key)
             assert content.state
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def opened(store: Store, lake_id: str = "lake-1", **how: Any) -> Iterator[DeltaL
 def appended(key: str, *adds: Add, uuid: UUID | None = None, **more: Any) -> Change:
     """A blind append of files, or whatever ``more`` makes of it."""
     files = adds or (add(f"{uuid4()}.parquet"),)
-    return change(key, CommitIntent(actions=write_commit(files), uuid=uuid or uuid4(), **more))
+    return make_change_operation(key, CommitIntent(actions=write_commit(files), uuid=uuid or uuid4(), **more))
 
 
 def data_file(root: Path, *ids: int) -> Add:
@@ -197,13 +197,13 @@ def published_snapshot(lake: DeltaLake, root: Path) -> LogSnapshot:
 
 
 def create(lake: DeltaLake, warehouse: Path, key: str = "t", branch: str = "main") -> Path:
-    made = lake.owner.create(branch, Key.parse(key), NEW, warehouse=str(warehouse))
+    made = lake.owner.create_table(branch, Key.parse(key), NEW, warehouse=str(warehouse))
     return Path(made.location)
 
 
 def versioned(key: str, version: int, *paths: str) -> Change:
     """A writer's own version, with its ``commitInfo``."""
-    return change(
+    return make_change_operation(
         key, CommitIntent(actions=write_commit([add(one) for one in paths]), uuid=uuid4(), version=version)
     )
 

@@ -138,10 +138,10 @@ class Listed:
     def __init__(self, files: Sequence[LogFile]) -> None:
         self._files = sorted(files)
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         return (one for one in self._files if after < one.name < before)
 
-    def read(self, names: Iterable[str]) -> Iterator[None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[None]:
         return (None for _ in names)
 
 

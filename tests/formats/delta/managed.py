@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import ReferenceExists
-from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import (
     ActionsBodyFile,
     CommitIntent,
     CreateIntent,
     Intent,
-    change,
+    make_change_operation,
 )
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.format import UNPUBLISHED_MAX, DeltaFormat
@@ -126,7 +126,7 @@ class Owner:
     def ask(
         self, intent: Intent, *, key: str = KEY, branch: str = "main", once: str | None = None
     ) -> RequestOutcome:
-        return self.kernel.commit(branch, [change(key, intent)], key=once)
+        return self.kernel.commit(branch, [make_change_operation(key, intent)], key=once)
 
     def commit(
         self,
@@ -149,7 +149,7 @@ class Owner:
         now = self.content(key, branch) if has_new_files else None
         if now is not None:
             reads = reads or DeltaReads()
-            read_version = line_of(now).latest if read_version is None else read_version
+            read_version = decode_branch_log(now).latest if read_version is None else read_version
         intent = CommitIntent(
             actions=given,
             uuid=uuid or uuid4(),
@@ -158,7 +158,7 @@ class Owner:
             reads=reads,
             replaces=replaces,
             table=None if now is None else now.id,
-            read_tip=None if now is None else BranchLogTip.of(line_of(now)),
+            read_tip=None if now is None else BranchLogTip.from_line(decode_branch_log(now)),
         )
         self.ask(intent, key=key, branch=branch)
         return self.line(key, branch).latest
@@ -170,15 +170,15 @@ class Owner:
         return content
 
     def line(self, key: str = KEY, branch: str = "main") -> BranchLog:
-        return line_of(self.content(key, branch))
+        return decode_branch_log(self.content(key, branch))
 
     def table(self, key: str = KEY, branch: str = "main", *, may_read: bool = True) -> Table:
         return Table(Key.parse(key), self.content(key, branch), self.read, may_read=may_read)
 
     def data(self, version: int, key: str = KEY, branch: str = "main") -> bytes:
         content, line = self.content(key, branch), self.line(key, branch)
-        return self.commits.data(
-            self.table(key, branch), content.location, version, line.at(version, self.read)
+        return self.commits.read_commit_bytes(
+            self.table(key, branch), content.location, version, line.find_entry(version, self.read)
         )
 
     def actions(self, version: int, key: str = KEY, branch: str = "main") -> list[Action]:
@@ -190,15 +190,15 @@ class Owner:
         return first
 
     def snapshot(self, key: str = KEY, branch: str = "main") -> LogSnapshot:
-        return self.commits.snapshot(self.content(key, branch), self.read)
+        return self.commits.read_snapshot(self.content(key, branch), self.read)
 
     def paths(self, key: str = KEY, branch: str = "main") -> set[str]:
-        return {add.path for add in self.snapshot(key, branch).files()}
+        return {add.path for add in self.snapshot(key, branch).read_files()}
 
     def published(self, key: str = KEY) -> LogSnapshot:
         """The table as a reader sees it that knows nothing of Penstock, after everything is published."""
         content = self.content(key)
-        self.publisher.publish(content)
+        self.publisher.publish_line(content)
         return load_snapshot(PlaceFiles(self.places.open_place(content.location)))
 
 

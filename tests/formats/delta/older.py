@@ -18,6 +18,6 @@ def as_the_first_release() -> Iterator[None]:
     """Within it, NOT NULL columns enable nothing, and no feature is listed that is not enabled."""
     invariants = msgspec.structs.replace(FEATURES["invariants"], column=None)
     with patch.dict(FEATURES, invariants=invariants), patch.object(ownership, "BASIC", frozenset()):
-        features._found_in_columns.cache_clear()
+        features._find_features_in_columns.cache_clear()
         yield
-    features._found_in_columns.cache_clear()
+    features._find_features_in_columns.cache_clear()

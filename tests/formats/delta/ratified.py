@@ -16,9 +16,9 @@ from penstock.formats.delta.branch_log.branch_log import (
     CommitRecord,
     OwnershipPhase,
     TableDefinition,
-    keep,
-    uuid_of,
-    with_line,
+    encode_object,
+    make_uuid,
+    replace_branch_log,
 )
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -53,7 +53,7 @@ class Ratified:
             timestamp_ms=TIME_MS,
             declared=declared,
         )
-        self.content = with_line(DeltaTable(id=id, location=location), line)
+        self.content = replace_branch_log(DeltaTable(id=id, location=location), line)
         self.line = line
 
     def read(self, one: ObjectId) -> bytes:
@@ -70,7 +70,7 @@ class Ratified:
         if body:
             name = f"_penstock/bodies/{hashlib.sha256(rest).hexdigest()}.json"
             self.place.create(name, rest)
-        uuid = uuid_of(hashlib.sha256(data).digest()) if body else None
+        uuid = make_uuid(hashlib.sha256(data).digest()) if body else None
         return self._follow(data, self._keep(CommitRecord(head=head)), line, name, uuid)
 
     def staged(self, *actions: str, write: bool = True, line: bytes = b"") -> DeltaTable:
@@ -83,13 +83,13 @@ class Ratified:
 
     def name(self, version: int) -> str:
         """The name of a version's file that is not published."""
-        entry = self.line.at(version, self.read)
+        entry = self.line.find_entry(version, self.read)
         assert entry is not None
-        return entry.name(version)
+        return entry.get_staged_path(version)
 
     def forget(self, version: int) -> DeltaTable:
         """As the lake forgets what it knows to be published."""
-        return self._become(self.line.published_to(version))
+        return self._become(self.line.drop_published_entries(version))
 
     def become(self, phase: OwnershipPhase) -> DeltaTable:
         """The table in another phase."""
@@ -120,16 +120,16 @@ class Ratified:
         uuid = uuid or uuid5(ID, f"{version} {data.hex()}").bytes
         entry = BranchLogEntry(uuid, len(data), TIME_MS + version, line, held, body)
         self.bytes[version] = data
-        followed, blobs = self.line.followed_by(entry)
+        followed, blobs = self.line.append_entry(entry)
         self.objects |= blobs
         return self._become(followed)
 
     def _become(self, line: BranchLog) -> DeltaTable:
-        self.line, self.content = line, with_line(self.content, line)
+        self.line, self.content = line, replace_branch_log(self.content, line)
         return self.content
 
     def _keep(self, value: CommitRecord | TableDefinition) -> ObjectId:
-        one, packed = keep(value)
+        one, packed = encode_object(value)
         self.objects[one] = packed
         return one
 

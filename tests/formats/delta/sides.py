@@ -13,8 +13,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
-from penstock.formats.delta.branch_log.replacements import removal
-from penstock.formats.delta.branch_log.state_difference import union
+from penstock.formats.delta.branch_log.replacements import make_remove
+from penstock.formats.delta.branch_log.state_difference import unite_protocols
 from penstock.formats.delta.lake.calls import CommitTables, TableCommit, TablePart, WriterReads
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import (
@@ -177,7 +177,7 @@ class Side:
     def bring_feature(self, name: str) -> TableCommitResult:
         now = self.now()
         more = Protocol(min_reader_version=1, min_writer_version=7, writer_features=(name,))
-        return self._commit(now, "UPGRADE PROTOCOL", [union(now.protocol, more)], WriterReads())
+        return self._commit(now, "UPGRADE PROTOCOL", [unite_protocols(now.protocol, more)], WriterReads())
 
     def write_domain(self, name: str, text: str) -> TableCommitResult:
         domain = DomainMetadata(domain=name, configuration=text)
@@ -200,7 +200,7 @@ class Side:
         now = self.now()
         wider = StructType((*now.schema.fields, Field(name=name, type=kind, nullable=True)))
         metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
-        protocol = union(now.protocol, TIMES) if kind == "timestamp_ntz" else now.protocol
+        protocol = unite_protocols(now.protocol, TIMES) if kind == "timestamp_ntz" else now.protocol
         told: list[Action] = [metadata] if protocol == now.protocol else [protocol, metadata]
         return self._commit(now, "ADD COLUMNS", told, WriterReads())
 
@@ -240,7 +240,7 @@ def _feed(root: Path, ids: Sequence[int], day: str) -> Cdc:
 
 
 def _removal(add: Add) -> Remove:
-    return removal(add, 1)
+    return make_remove(add, 1)
 
 
 def _paths(files: Sequence[Add]) -> tuple[str, ...]:

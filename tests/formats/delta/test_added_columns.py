@@ -16,7 +16,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.added_columns import missing_columns, only_adds, unite
+from penstock.formats.delta.protocol.added_columns import merge_metadata, missing_columns, only_adds_columns
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from tests.formats.delta.sides import KEY, Side, create
 
@@ -276,7 +276,7 @@ def with_note(field: Field, **notes: Any) -> Field:
     ],
 )
 def test_a_schema_only_adds_columns(before: str, after: str, expected: bool) -> None:
-    assert only_adds(before, after) is expected
+    assert only_adds_columns(before, after) is expected
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_columns_of_two_sides_unite(
     before, one, other = (
         Metadata(id="t", schema_string=schema(*fields), partition_columns=()) for fields in ((), ours, theirs)
     )
-    united = unite(before, one, other)
+    united = merge_metadata(before, one, other)
     assert (None if united is None else parse_schema(united.schema_string).fields[1:]) == expected
     changed = msgspec.structs.replace(other, configuration={"owner": "me"})
-    both = unite(before, one, changed)
+    both = merge_metadata(before, one, changed)
     assert (both is None) == (expected is None)
     assert both is None or both.configuration == {"owner": "me"}
     ours_too = msgspec.structs.replace(one, configuration={"owner": "you"})
-    assert unite(before, ours_too, changed) is None
+    assert merge_metadata(before, ours_too, changed) is None
 
 
 def test_missing_columns_are_told_by_name() -> None:

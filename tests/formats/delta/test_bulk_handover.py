@@ -70,7 +70,7 @@ def located(lake: DeltaLake, folder: Path) -> list[LocatedTable]:
 
 
 def adopt(lake: DeltaLake, folder: Path, **how: Any) -> dict[str, TableHandover]:
-    found = lake.owner.bulk_handover.adopt(located(lake, folder), ASKED, **how)
+    found = lake.owner.bulk_handover.adopt_tables(located(lake, folder), ASKED, **how)
     return {str(table.key): table for table in found}
 
 
@@ -80,7 +80,7 @@ def outcomes(found: dict[str, TableHandover]) -> dict[str, str]:
 
 def messages(lake: DeltaLake) -> list[str]:
     """What the commits of the default branch say, oldest first."""
-    found, commit = list[str](), lake.tables.head()
+    found, commit = list[str](), lake.tables.find_head()
     while commit != NO_COMMIT:
         object_ = lake.kernel.history.read_commit(commit)
         found.append(object_.message)
@@ -110,16 +110,16 @@ def test_all_tables_below_a_folder_come_by_two_commits(store: MemoryStore, folde
 def test_the_same_again_changes_nothing(store: MemoryStore, folder: Path) -> None:
     with opened(store) as lake:
         adopt(lake, folder)
-        before, head = files_below(folder), lake.tables.head()
+        before, head = files_below(folder), lake.tables.find_head()
         assert outcomes(adopt(lake, folder)) == dict.fromkeys(KEYS, "present")
-        assert (files_below(folder), lake.tables.head()) == (before, head)
+        assert (files_below(folder), lake.tables.find_head()) == (before, head)
         foreign_append(folder / "new", 7)
         assert outcomes(adopt(lake, folder)) == {**dict.fromkeys(KEYS, "present"), "new": "adopted"}
 
 
 def test_a_dry_run_tells_the_plan_and_writes_nothing(store: MemoryStore, folder: Path) -> None:
     with opened(store) as lake:
-        head = lake.tables.head()
+        head = lake.tables.find_head()
         Table(folder / "strange", lake.places).commit(0, protocol("geospatial"), metadata())
         before = files_below(folder)
         found = adopt(lake, folder, dry_run=True)
@@ -127,7 +127,7 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(store: MemoryStore, folder:
         assert found["strange"].features == ("geospatial",)
         assert "geospatial" in found["strange"].problem
         assert {found[key].version for key in KEYS} == {0}
-        assert (files_below(folder), lake.tables.head()) == (before, head)
+        assert (files_below(folder), lake.tables.find_head()) == (before, head)
 
 
 def test_what_cannot_be_adopted_does_not_stop_the_others(store: MemoryStore, folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_cannot_be_adopted_does_not_stop_the_others(store: MemoryStore, fol
                 (one, name_or_none(one, folder)) for one in find_tables(lake.places, str(folder))
             )
         ]
-        found = {table.location: table for table in lake.owner.bulk_handover.adopt(tables, ASKED)}
+        found = {table.location: table for table in lake.owner.bulk_handover.adopt_tables(tables, ASKED)}
         assert found[str(folder / "broken")].outcome is HandoverOutcome.REFUSED
         assert found[str(deep)].problem == "too deep"
         assert sum(one.outcome is HandoverOutcome.ADOPTED for one in found.values()) == len(KEYS)
@@ -160,16 +160,16 @@ def test_a_key_that_is_taken_stops_all_before_anything_is_written(store: MemoryS
     with opened(store) as lake:
         other = folder.parent / "other"
         foreign_append(other, 1)
-        lake.owner.adopt(str(other), Key("a", "second"))
+        lake.owner.adopt_table(str(other), Key("a", "second"))
         above = folder.parent / "above"
         foreign_append(above, 1)
-        lake.owner.adopt(str(above), Key("b"))
-        before, head = files_below(folder), lake.tables.head()
+        lake.owner.adopt_table(str(above), Key("b"))
+        before, head = files_below(folder), lake.tables.find_head()
         with pytest.raises(InvalidRequest, match="2 of 4 tables would get keys that are in use") as caught:
             adopt(lake, folder)
         assert caught.value.details["keys"] == ["a.second", "b.c.third"]
         assert "'b' is not a namespace" in caught.value.message
-        assert (files_below(folder), lake.tables.head()) == (before, head)
+        assert (files_below(folder), lake.tables.find_head()) == (before, head)
         planned = adopt(lake, folder, dry_run=True)
         assert outcomes(planned)["a.second"] == outcomes(planned)["b.c.third"] == "collides"
 
@@ -280,7 +280,7 @@ def test_others_who_meet_half_adopted_tables_do_not_get_in_the_way(store: Memory
 
 
 def release(lake: DeltaLake, namespace: Key | None = None, **how: Any) -> dict[str, str]:
-    found = lake.owner.bulk_handover.release(namespace, ASKED, **how)
+    found = lake.owner.bulk_handover.release_tables(namespace, ASKED, **how)
     return {str(table.key): str(table.outcome) for table in found}
 
 

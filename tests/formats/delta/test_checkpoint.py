@@ -47,7 +47,7 @@ def test_statistics_are_taken_from_their_parsed_form_where_there_is_no_other() -
         [{"add": A | {"stats_parsed": {"numRecords": 3, "minValues": least}}}, {"add": A}],
         add=[*FILE, ("stats_parsed", parsed)],
     )
-    assert [one.stats for one in file.files(Add)] == [
+    assert [one.stats for one in file.read_files(Add)] == [
         '{"numRecords":3,"minValues":{"day":"2024-02-29","at":"2024-01-02T03:04:05.006000Z","price":1.50}}',
         None,
     ]
@@ -59,9 +59,9 @@ def test_columns_that_are_not_known_are_passed_over() -> None:
         add=[*FILE, ("novelty", pa.int64())],
         mystery=[("x", pa.int64())],
     )
-    assert list(file.files(Add)) == [add("a")]
-    assert list(file.files(Remove)) == []
-    assert list(file.state()) == []
+    assert list(file.read_files(Add)) == [add("a")]
+    assert list(file.read_files(Remove)) == []
+    assert list(file.read_state()) == []
 
 
 def test_maps_keep_their_rows_across_batches() -> None:
@@ -71,8 +71,8 @@ def test_maps_keep_their_rows_across_batches() -> None:
     many = adds * (BATCH_ROWS // len(adds) + 2)
     data = checkpoint_bytes([*many, protocol(), metadata(), *adds], group_rows=5000)
     file = open_checkpoint("t", "x.parquet", data)
-    assert list(file.files(Add)) == [*many, *adds]
-    assert list(file.state()) == [protocol(), metadata()]
+    assert list(file.read_files(Add)) == [*many, *adds]
+    assert list(file.read_state()) == [protocol(), metadata()]
 
 
 @pytest.mark.parametrize("shape", ["parquet", "json"])
@@ -93,21 +93,21 @@ def test_files_that_newer_actions_are_about_are_left_out(shape: str) -> None:
     known = {FileKey("a"), FileKey("b"), FileKey("c d"), FileKey("f g", DV.unique_id), FileKey("/h")}
     newer = NewerActions({key.path for key in known}, known.__contains__)
     left = [actions[1], actions[3], actions[6]]
-    assert list(file.files(Add, newer)) == left
+    assert list(file.read_files(Add, newer)) == left
     assert list(file.file_keys(newer)) == [FileKey("b", DV.unique_id), FileKey("e"), FileKey("/i")]
-    assert list(file.files(Remove, newer)) == [actions[8]]
-    assert list(file.files(Add)) == actions[:7]
+    assert list(file.read_files(Remove, newer)) == [actions[8]]
+    assert list(file.read_files(Add)) == actions[:7]
     assert list(file.file_keys()) == [one.key for one in actions[:7]]
 
 
 def test_a_file_without_what_the_protocol_requires_is_refused() -> None:
     without_size = checkpoint([{"add": A}], add=[one for one in FILE if one.name != "size"])
     with pytest.raises(InvalidLog, match=r"it has no column add\.size"):
-        list(without_size.files(Add))
+        list(without_size.read_files(Add))
     with pytest.raises(InvalidLog, match=r"add\.path is null"):
-        list(checkpoint([{"add": A | {"path": None}}], add=FILE).files(Add))
+        list(checkpoint([{"add": A | {"path": None}}], add=FILE).read_files(Add))
     with pytest.raises(InvalidLog, match=r"x\.checkpoint\.parquet of the table file:///t .*appId"):
-        list(checkpoint([{"txn": {"version": 1}}], txn=[("version", pa.int64())]).state())
+        list(checkpoint([{"txn": {"version": 1}}], txn=[("version", pa.int64())]).read_state())
 
 
 PATHS = [
@@ -139,10 +139,10 @@ def test_files_are_found_by_their_decoded_paths(text: Any, others: int, group_ro
     file = open_checkpoint("file:///t", "x.checkpoint.parquet", sink.getvalue().to_pybytes())
     everything = {*DECODED, "not there", "a%2520b", "\udcff"}
     assert [key.path for key in file.file_keys(among=everything)] == DECODED
-    assert [one.key.path for one in file.files(Add, among=everything)] == DECODED
+    assert [one.key.path for one in file.read_files(Add, among=everything)] == DECODED
     for path in DECODED:
-        assert [one.key.path for one in file.files(Add, among={path})] == [path]
-    assert [*file.files(Add, among={"not there", "\udcff"})] == []
+        assert [one.key.path for one in file.read_files(Add, among={path})] == [path]
+    assert [*file.read_files(Add, among={"not there", "\udcff"})] == []
 
 
 def test_of_groups_of_rows_without_the_paths_no_other_column_is_decoded(
@@ -159,5 +159,5 @@ def test_of_groups_of_rows_without_the_paths_no_other_column_is_decoded(
         return iterate(self, size, groups, columns=columns, **more)
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
-    assert [one.path for one in file.files(Add, among={"f30"})] == ["f30"]
+    assert [one.path for one in file.read_files(Add, among={"f30"})] == ["f30"]
     assert [groups for groups, columns in decoded if columns != ["add.path"]] == [[4]]

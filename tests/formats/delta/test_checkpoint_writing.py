@@ -75,7 +75,7 @@ def state_of(snapshot: LogSnapshot) -> dict[str, Any]:
         "metadata": snapshot.metadata,
         "transactions": dict(snapshot.transactions),
         "domains": dict(snapshot.domains),
-        "files": {one.key: one for one in snapshot.files()},
+        "files": {one.key: one for one in snapshot.read_files()},
     }
 
 
@@ -147,8 +147,10 @@ def test_a_checkpoint_holds_whatever_the_version_holds(
         made = written(table)
         after = from_checkpoint(table, last)
         assert state_of(after) == state_of(before)
-        kept = [one for one in before.tombstones() if (one.deletion_timestamp or 0) >= NOW_MS - 7 * DAY_MS]
-        assert tombstones_of(after.tombstones()) == tombstones_of(kept)
+        kept = [
+            one for one in before.read_tombstones() if (one.deletion_timestamp or 0) >= NOW_MS - 7 * DAY_MS
+        ]
+        assert tombstones_of(after.read_tombstones()) == tombstones_of(kept)
         assert made.last.num_of_add_files == made.totals.files == len(state_of(before)["files"])
 
 
@@ -171,7 +173,7 @@ def test_tombstones_and_transactions_last_as_long_as_the_table_says(table: Table
     table.commit(1)
     written(table)
     found = from_checkpoint(table, 1)
-    assert [one.path for one in found.tombstones()] == ["new"]
+    assert [one.path for one in found.read_tombstones()] == ["new"]
     assert sorted(found.transactions) == ["new", "timeless"]
 
 
@@ -218,7 +220,7 @@ def test_one_of_two_who_write_at_once_is_told_that_it_is_done(table: Table) -> N
     with ThreadPoolExecutor(2) as threads:
         done = [one.result(30) for one in [threads.submit(write), threads.submit(write)]]
     assert sum(one is not None for one in done) == 1
-    assert [one.path for one in from_checkpoint(table, 0).files()] == ["a"]
+    assert [one.path for one in from_checkpoint(table, 0).read_files()] == ["a"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -260,7 +262,7 @@ def test_a_checkpoint_that_was_not_finished_does_not_count(
     assert load_snapshot(table.files).segment.checkpoint is None
     assert not (table.root / LAST_CHECKPOINT).exists()
     assert written(table).totals.files == 5
-    assert len(list(from_checkpoint(table, 0).files())) == 5
+    assert len(list(from_checkpoint(table, 0).read_files())) == 5
 
 
 def test_the_hint_describes_the_checkpoint_and_carries_its_own_hash(table: Table) -> None:
@@ -382,7 +384,7 @@ def test_statistics_are_not_written_as_text_where_the_table_wants_none(
     stats = '{"numRecords":1,"nullCount":{"day":0}}'
     table.commit(0, protocol(), metadata(write_schema(TYPED), **asked), add("a", stats=stats))
     written(table)
-    (file,) = from_checkpoint(table, 0).files()
+    (file,) = from_checkpoint(table, 0).read_files()
     assert file.stats == expected
 
 
@@ -446,7 +448,7 @@ def test_reading_a_log_without_checkpoints_does_not_load_pyarrow(table: Table) -
         "from penstock.formats.delta.log.snapshot import load_snapshot\n"
         "from penstock.storage.places import Places\n"
         "places = Places()\n"
-        "print(len(list(load_snapshot(PlaceFiles(places.open_place(sys.argv[1]))).files())))\n"
+        "print(len(list(load_snapshot(PlaceFiles(places.open_place(sys.argv[1]))).read_files())))\n"
         "places.close()\n"
         "print('pyarrow' in sys.modules)\n"
     )

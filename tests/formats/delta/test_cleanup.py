@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
-from penstock.formats.delta.log.cleanup import LogCleanupPlan, plan_cleanup, remove
-from penstock.formats.delta.log.compaction import compact
+from penstock.formats.delta.log.cleanup import LogCleanupPlan, plan_cleanup, remove_log_files
+from penstock.formats.delta.log.compaction import compact_commits
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.durations import DAY_MS
 from penstock.formats.delta.protocol.names import (
@@ -74,8 +74,8 @@ def test_r35_what_lies_before_the_newest_old_checkpoint_goes(table: Table) -> No
     commits(table, 50, 45, 40, 35, 20, 1, checkpoints=[1, 2, 4])
     for name in (ChecksumName(1), ChecksumName(2)):
         table.write(str(name), b"{}")
-    compact(table.place, 1, 3)
-    compact(table.place, 3, 4)
+    compact_commits(table.place, 1, 3)
+    compact_commits(table.place, 3, 4)
     found = plan(table)
     assert found.first == 2
     assert sorted(found.names) == sorted(
@@ -91,7 +91,7 @@ def test_r35_what_lies_before_the_newest_old_checkpoint_goes(table: Table) -> No
     assert found.size_bytes == sum((table.root / name).stat().st_size for name in found.names)
     table.place.delete(found.names)
     for version in (2, 3, 4, 5):
-        assert len(list(load_snapshot(table.files, version).files())) == version + 1
+        assert len(list(load_snapshot(table.files, version).read_files())) == version + 1
     with pytest.raises(VersionNotFound, match="begins at version 2"):
         load_snapshot(table.files, 1)
     assert plan(table).names == ()
@@ -130,7 +130,7 @@ def test_versions_that_a_retained_commit_of_the_lake_needs_stay(
     assert plan(table, keep_from=keep_from).first == first
     clean(table, keep_from=keep_from)
     for version in range(min(keep_from, 3), 4):
-        assert len(list(load_snapshot(table.files, version).files())) == version + 1
+        assert len(list(load_snapshot(table.files, version).read_files())) == version + 1
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_sidecars_go_with_the_last_checkpoint_that_names_them(table: Table) -> N
     clean(table)
     assert len(sidecars(table)) == 2
     for version in (2, 3):
-        assert len(list(load_snapshot(table.files, version).files())) == version + 1
+        assert len(list(load_snapshot(table.files, version).read_files())) == version + 1
 
 
 def test_no_sidecar_goes_while_a_checkpoint_cannot_be_read(table: Table) -> None:
@@ -263,7 +263,7 @@ def test_whatever_was_deleted_before_a_crash_every_kept_version_can_be_read(
         assert first <= keep_from
         table.place.delete([name for name in found.names if survivors.random() < 0.5])
         for version in range(first, len(ages)):
-            assert len(list(load_snapshot(table.files, version).files())) == version + 1
+            assert len(list(load_snapshot(table.files, version).read_files())) == version + 1
         # Done again, it ends as if it had been done at once.
         clean(table, keep_from=keep_from)
         assert not set(found.names) & set(left(table))
@@ -305,6 +305,6 @@ def test_commits_go_before_the_checkpoints_that_stand_in_for_them(
         delete(some)
 
     monkeypatch.setattr(table.place, "delete", told)
-    remove(table.place, names)
+    remove_log_files(table.place, names)
     assert deleted == ["CommitName", "ClassicName"]
     assert load_snapshot(table.files).version == 5

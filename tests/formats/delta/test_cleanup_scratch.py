@@ -42,7 +42,7 @@ def files(root: Path) -> set[str]:
 
 def bodies(table: Ratified, content: DeltaTable) -> set[str]:
     assert content.state
-    return {entry.body for _, entry in table.line.since(-1, table.read) if entry.body}
+    return {entry.body for _, entry in table.line.read_entries_after(-1, table.read) if entry.body}
 
 
 def planned(table: Ratified, *contents: DeltaTable) -> set[str]:
@@ -53,11 +53,11 @@ def planned(table: Ratified, *contents: DeltaTable) -> set[str]:
 def test_what_a_retained_commit_names_stays(table: Ratified, places: Places, tmp_path: Path) -> None:
     first = ratify(table, 40)
     kept = bodies(table, first)
-    publishing(table, places).publish(first)
+    publishing(table, places).publish_line(first)
     table.forget(39)
     table.held(line=BRANCH)
     branch = table.held(line=BRANCH)
-    publishing(table, places).materialise(branch)
+    publishing(table, places).provide_files(branch)
     age(tmp_path, 30)
     own = {table.name(40), table.name(41)}
     assert files(tmp_path) == kept | own

@@ -37,8 +37,8 @@ def fresh(owner: Owner, **how: int) -> Commits:
 
 
 def data(owner: Owner, commits: Commits, version: int, *, may_read: bool = True) -> bytes:
-    content, entry = owner.content(), owner.line().at(version, owner.read)
-    return commits.data(owner.table(may_read=may_read), content.location, version, entry)
+    content, entry = owner.content(), owner.line().find_entry(version, owner.read)
+    return commits.read_commit_bytes(owner.table(may_read=may_read), content.location, version, entry)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------
@@ -66,10 +66,10 @@ def test_a_staged_file_that_was_cleaned_up_is_read_from_the_log(owner: Owner) ->
     content = owner.create()
     owner.commit([add("a")], version=1)
     expected = owner.data(1)
-    entry = owner.line().at(1, owner.read)
+    entry = owner.line().find_entry(1, owner.read)
     assert entry is not None
     owner.published()
-    (Path(content.location) / entry.name(1)).unlink()
+    (Path(content.location) / entry.get_staged_path(1)).unlink()
     assert data(owner, fresh(owner), 1) == expected
     (Path(content.location) / str(CommitName(1))).write_bytes(b"{}")
     with pytest.raises(InvalidLog, match="2 bytes"):
@@ -85,7 +85,7 @@ def test_a_published_version_is_read_from_the_log_as_long_as_that_has_it(owner: 
     expected = owner.data(1)
     owner.published()
     owner.commit([add("b")])
-    assert owner.line().at(1, owner.read) is None
+    assert owner.line().find_entry(1, owner.read) is None
     commits = fresh(owner)
     with pytest.raises(PrepareAgain):
         data(owner, commits, 1, may_read=False)
@@ -102,7 +102,7 @@ def test_what_landed_here_is_known_by_its_version_once_the_line_has_forgotten_it
     expected = owner.data(1)
     owner.published()
     owner.commit([add("b")])
-    assert owner.line().at(1, owner.read) is None
+    assert owner.line().find_entry(1, owner.read) is None
     assert data(owner, owner.commits, 1, may_read=False) == expected
 
 
@@ -125,12 +125,12 @@ def test_another_table_at_the_same_place_is_another_table(owner: Owner) -> None:
     owner.published()
     owner.commit([add("b")])
     table, location = owner.table(), first.location
-    assert b'"a"' in owner.commits.data(table, location, 1, None)
+    assert b'"a"' in owner.commits.read_commit_bytes(table, location, 1, None)
     shutil.rmtree(location)
     Path(location, "_delta_log").mkdir(parents=True)
     Path(location, str(CommitName(1))).write_bytes(b"{}")
     second = Table(table.key, DeltaTable(id=uuid4(), location=location), owner.read)
-    assert owner.commits.data(second, location, 1, None) == b"{}"
+    assert owner.commits.read_commit_bytes(second, location, 1, None) == b"{}"
 
 
 def test_terms_are_those_held_and_of_a_forgotten_version_what_it_says_of_itself(owner: Owner) -> None:
@@ -143,14 +143,17 @@ def test_terms_are_those_held_and_of_a_forgotten_version_what_it_says_of_itself(
     )
     table, location = owner.table(), content.location
     for commits in (owner.commits, fresh(owner)):
-        held = [commits.terms(table, location, v, owner.line().at(v, owner.read)) for v in (1, 2, 3, 4)]
+        held = [
+            commits.read_commit_terms(table, location, v, owner.line().find_entry(v, owner.read))
+            for v in (1, 2, 3, 4)
+        ]
         whole, part = (
             CommitTerms(DeltaReads(), ()),
             CommitTerms(DeltaReads(whole_table=True), (days("1", "2"),)),
         )
         assert held == [CommitTerms(DeltaReads()), CommitTerms(), whole, part]
         owner.published()
-        assert [commits.terms(table, location, version, None) for version in (1, 2, 3, 4)] == held
+        assert [commits.read_commit_terms(table, location, version, None) for version in (1, 2, 3, 4)] == held
 
 
 def test_whether_a_forgotten_version_picked_what_it_removed_is_not_guessed(owner: Owner) -> None:
@@ -159,7 +162,7 @@ def test_whether_a_forgotten_version_picked_what_it_removed_is_not_guessed(owner
     owner.commit([CommitInfo({"operation": "WRITE"}), remove("a"), add("b")])
     owner.commit([CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}}), remove("b")])
     owner.published()
-    assert [owner.commits.terms(owner.table(), content.location, v, None) for v in (2, 3)] == [
+    assert [owner.commits.read_commit_terms(owner.table(), content.location, v, None) for v in (2, 3)] == [
         None,
         CommitTerms(),
     ]
@@ -182,16 +185,16 @@ def test_a_table_is_not_read_again_for_each_commit(owner: Owner) -> None:
         owner.commit([remove(f"file-{number}")])
     assert len(owner.paths()) == 2001 - 20
     log.with_name("hidden").rename(log)
-    again = fresh(owner).snapshot(owner.content(), owner.read)
-    assert {one.path for one in again.files()} == owner.paths()
+    again = fresh(owner).read_snapshot(owner.content(), owner.read)
+    assert {one.path for one in again.read_files()} == owner.paths()
 
 
 def test_a_log_that_was_cleaned_up_in_between_is_read_anew(owner: Owner) -> None:
     content = owner.create()
     owner.commit([add("a")])
     other = fresh(owner)
-    assert len(list(other.snapshot(owner.content(), owner.read).files())) == 1
-    assert other.live(owner.content(), owner.read)({"a", "b"}) == {"a": None}
+    assert len(list(other.read_snapshot(owner.content(), owner.read).read_files())) == 1
+    assert other.make_active_file_lookup(owner.content(), owner.read)({"a", "b"}) == {"a": None}
     owner.commit([add("b")])
     owner.commit([remove("a")])
     owner.published()
@@ -199,9 +202,12 @@ def test_a_log_that_was_cleaned_up_in_between_is_read_anew(owner: Owner) -> None
     Reader(content.location).create_checkpoint()
     for version in range(3):
         (Path(content.location) / str(CommitName(version))).unlink()
-    found = other.snapshot(owner.content(), owner.read)
-    assert {one.path for one in found.files()} == {"b", "c"}
-    assert other.live(owner.content(), owner.read)({"a", "b", "c"}) == {"b": None, "c": None}
+    found = other.read_snapshot(owner.content(), owner.read)
+    assert {one.path for one in found.read_files()} == {"b", "c"}
+    assert other.make_active_file_lookup(owner.content(), owner.read)({"a", "b", "c"}) == {
+        "b": None,
+        "c": None,
+    }
 
 
 def test_an_older_version_can_be_asked_for(owner: Owner) -> None:
@@ -212,12 +218,12 @@ def test_an_older_version_can_be_asked_for(owner: Owner) -> None:
     owner.commit([add("5")])
     owner.commit([add("6")])
     for version in range(8):
-        found = owner.commits.snapshot(owner.content(), owner.read, version)
+        found = owner.commits.read_snapshot(owner.content(), owner.read, version)
         assert found.version == version
-        assert {one.path for one in found.files()} == {f"{number}" for number in range(version)}
+        assert {one.path for one in found.read_files()} == {f"{number}" for number in range(version)}
         assert found.in_commit_timestamp == owner.info(version).in_commit_timestamp
     with pytest.raises(VersionNotFound, match="the newest one is 7"):
-        owner.commits.snapshot(owner.content(), owner.read, 8)
+        owner.commits.read_snapshot(owner.content(), owner.read, 8)
 
 
 def test_a_branch_reads_nothing_of_what_the_default_branch_became_later(owner: Owner) -> None:
@@ -230,9 +236,11 @@ def test_a_branch_reads_nothing_of_what_the_default_branch_became_later(owner: O
     Reader(content.location).create_checkpoint()
     owner.commit([add("dev")], branch="dev")
     for commits in (owner.commits, fresh(owner)):
-        found = commits.snapshot(owner.content(branch="dev"), owner.read)
-        assert {one.path for one in found.files()} == {"a", "dev"}
-        assert commits.live(owner.content(branch="dev"), owner.read)({"a", "b", "dev"}).keys() == {"a", "dev"}
+        found = commits.read_snapshot(owner.content(branch="dev"), owner.read)
+        assert {one.path for one in found.read_files()} == {"a", "dev"}
+        assert commits.make_active_file_lookup(owner.content(branch="dev"), owner.read)(
+            {"a", "b", "dev"}
+        ).keys() == {"a", "dev"}
 
 
 PATHS = [f"file-{number}" for number in range(6)]
@@ -291,12 +299,12 @@ def test_lines_come_to_what_a_plain_dictionary_would(tmp_path: Path, steps: list
             owner.published()
         content = owner.content(branch=branch)
         known = {path: name and f"u{name}@1" for path, name in files[branch].items()}
-        assert owner.commits.live(content, owner.read)(PATHS) == known
+        assert owner.commits.make_active_file_lookup(content, owner.read)(PATHS) == known
         for commits in (owner.commits, fresh(owner)):
-            found = {one.key for one in commits.snapshot(content, owner.read).files()}
+            found = {one.key for one in commits.read_snapshot(content, owner.read).read_files()}
             assert found == {FileKey(path, name) for path, name in known.items()}
-            assert commits.snapshot(content, owner.read).live(PATHS) == known
+            assert commits.read_snapshot(content, owner.read).find_active_files(PATHS) == known
         older.append((content, known))
         for past, was in older:
-            assert owner.commits.live(past, owner.read)(PATHS) == was
+            assert owner.commits.make_active_file_lookup(past, owner.read)(PATHS) == was
     owner.close()

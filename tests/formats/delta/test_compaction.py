@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, LogGap
-from penstock.formats.delta.log.compaction import compact
+from penstock.formats.delta.log.compaction import compact_commits
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import Action, DomainMetadata, Txn
 from penstock.formats.delta.protocol.names import CommitName, CompactionName
@@ -33,8 +33,8 @@ def state_of(snapshot: LogSnapshot) -> object:
         snapshot.metadata,
         dict(snapshot.transactions),
         dict(snapshot.domains),
-        {one.key: one for one in snapshot.files()},
-        {one.key: one for one in snapshot.tombstones()},
+        {one.key: one for one in snapshot.read_files()},
+        {one.key: one for one in snapshot.read_tombstones()},
     )
 
 
@@ -67,7 +67,7 @@ def test_a_compaction_comes_to_what_its_commits_do(
         before = {
             version: state_of(load_snapshot(table.files, version)) for version in range(len(commits) + 1)
         }
-        assert compact(table.place, first, last) == str(CompactionName(first, last))
+        assert compact_commits(table.place, first, last) == str(CompactionName(first, last))
         found = load_snapshot(table.files)
         assert str(CompactionName(first, last)) in found.segment.names
         for version, expected in before.items():
@@ -81,7 +81,7 @@ def test_a_compaction_keeps_what_may_be_about_earlier_versions_and_no_more(table
         str(CommitName(2)), b'{"commitInfo":{}}\n{"remove":{"path":"old","dataChange":true,"new":1}}\n'
     )
     table.commit(3, remove("a"), DomainMetadata(domain="d", configuration="", removed=True))
-    compact(table.place, 1, 3)
+    compact_commits(table.place, 1, 3)
     found = lines(table, 1, 3)
     assert [next(iter(json.loads(one))) for one in found] == ["add", "remove", "remove", "domainMetadata"]
     # A line stays what its writer wrote, also what is not known here.
@@ -92,7 +92,7 @@ def test_r34_commits_that_are_not_published_are_not_compacted(table: Table) -> N
     table.create()
     table.commit(1, add("a"))
     with pytest.raises(LogGap, match=r"0002\.json is not in its log") as caught:
-        compact(table.place, 0, 2)
+        compact_commits(table.place, 0, 2)
     assert caught.value.details["version"] == 2
     assert not (table.root / str(CompactionName(0, 2))).exists()
 
@@ -100,9 +100,9 @@ def test_r34_commits_that_are_not_published_are_not_compacted(table: Table) -> N
 def test_a_compaction_is_written_once(table: Table) -> None:
     table.create()
     table.commit(1, add("a"))
-    assert compact(table.place, 0, 1) is not None
+    assert compact_commits(table.place, 0, 1) is not None
     before = lines(table, 0, 1)
-    assert compact(table.place, 0, 1) is None
+    assert compact_commits(table.place, 0, 1) is None
     assert lines(table, 0, 1) == before
 
 
@@ -110,7 +110,7 @@ def test_a_commit_that_cannot_be_read_is_named(table: Table) -> None:
     table.create()
     table.write(str(CommitName(1)), b"{}\nno action\n")
     with pytest.raises(InvalidLog, match=r"0001\.json .* cannot be read: line 2"):
-        compact(table.place, 0, 1)
+        compact_commits(table.place, 0, 1)
 
 
 @pytest.mark.parametrize(("first", "last"), [(1, 1), (2, 1), (-1, 1)])
@@ -118,7 +118,7 @@ def test_there_must_be_something_to_compact(table: Table, first: int, last: int)
     table.create()
     table.commit(1, add("a"))
     with pytest.raises(InvalidRequest, match="cannot be compacted"):
-        compact(table.place, first, last)
+        compact_commits(table.place, first, last)
 
 
 def test_other_readers_see_the_same_table_through_our_compaction(table: Table) -> None:
@@ -126,6 +126,6 @@ def test_other_readers_see_the_same_table_through_our_compaction(table: Table) -
     for number in range(5):
         write_deltalake(root, pa.table({"id": [number]}), mode="append")
     DeltaTable(root).delete("id = 2")
-    assert compact(table.place, 1, 5) is not None
+    assert compact_commits(table.place, 1, 5) is not None
     assert load_snapshot(table.files).segment.names[-1] == str(CompactionName(1, 5))
     assert sorted(pa.table(DeltaTable(root).scan())["id"].to_pylist()) == [0, 1, 3, 4]

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
-from penstock.formats.delta.branch_log.branch_log import BranchLog, CommitTerms, Read, held_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, CommitTerms, Read, read_commit_record
 from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
     ComposedCommit,
-    compose,
-    first_line,
-    stage,
+    compose_commit,
+    encode_commit_info_line,
     stage_body,
+    write_staged_file,
 )
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -55,7 +55,7 @@ def composed(
 ) -> ComposedCommit:
     known = owner.table() if table is None else table
     at = owner.line() if line is None else line
-    return compose(known, owner.commits, owner.content(), at, lines, terms, INFO, now_ms)
+    return compose_commit(known, owner.commits, owner.content(), at, lines, terms, INFO, now_ms)
 
 
 def reading(one: ComposedCommit) -> Read:
@@ -73,7 +73,7 @@ def test_the_time_is_now_or_later_than_the_version_before(owner: Owner) -> None:
     assert composed(owner, SMALL, now_ms=before).entry.timestamp_ms == before + 1
     assert composed(owner, SMALL, now_ms=5).entry.timestamp_ms == before + 1
     one = composed(owner, SMALL, now_ms=5)
-    assert one.data == first_line(INFO, before + 1) + SMALL
+    assert one.data == encode_commit_info_line(INFO, before + 1) + SMALL
     info = next(parse_commit(one.data or b"")).action
     assert isinstance(info, CommitInfo)
     assert info.in_commit_timestamp == before + 1
@@ -81,7 +81,7 @@ def test_the_time_is_now_or_later_than_the_version_before(owner: Owner) -> None:
 
 def test_a_time_that_the_writer_gave_is_replaced() -> None:
     told = CommitInfo({"inCommitTimestamp": 1, "timestamp": 2, "operation": "WRITE"})
-    line = first_line(told, 99)
+    line = encode_commit_info_line(told, 99)
     assert line == b'{"commitInfo":{"inCommitTimestamp":99,"timestamp":99,"operation":"WRITE"}}\n'
 
 
@@ -91,7 +91,7 @@ def test_the_name_follows_from_version_and_bytes(owner: Owner) -> None:
     one = composed(owner, SMALL, now_ms=now).entry
     assert composed(owner, SMALL, now_ms=now).entry == one
     assert composed(owner, SMALL, now_ms=now + 1).entry.uuid != one.uuid
-    longer, _ = line.followed_by(one)
+    longer, _ = line.append_entry(one)
     other = composed(owner, SMALL, line=longer, now_ms=now + 1)
     assert other.entry.uuid != composed(owner, SMALL, now_ms=now + 1).entry.uuid
 
@@ -111,11 +111,11 @@ def test_each_branch_has_a_folder_of_its_own_and_a_new_branch_of_the_same_name_a
 def test_few_bytes_are_held_by_the_kernel_and_remembered(owner: Owner) -> None:
     terms = CommitTerms(DeltaReads(files=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
-    held = held_of(one.entry, reading(one))
+    held = read_commit_record(one.entry, reading(one))
     assert (held.terms, held.head) == (terms, one.data)
     assert one.entry.size == len(one.data or b"")
     table = owner.table(may_read=False)
-    assert owner.commits.data(table, owner.content().location, 1, one.entry) == one.data
+    assert owner.commits.read_commit_bytes(table, owner.content().location, 1, one.entry) == one.data
 
 
 def test_many_bytes_are_a_body_that_was_put_before_the_turn(owner: Owner) -> None:
@@ -127,7 +127,7 @@ def test_many_bytes_are_a_body_that_was_put_before_the_turn(owner: Owner) -> Non
     one = composed(owner, LARGE, table=turn)
     assert one.data is None
     assert one.entry.body == staged.name == f"_penstock/bodies/{hashlib.sha256(LARGE).hexdigest()}.json"
-    assert one.entry.size == len(LARGE) + len(held_of(one.entry, reading(one)).head or b"")
+    assert one.entry.size == len(LARGE) + len(read_commit_record(one.entry, reading(one)).head or b"")
     with pytest.raises(PrepareAgain):
         composed(owner, LARGE + SMALL, table=turn)
 
@@ -152,7 +152,7 @@ def test_a_body_that_is_there_already_is_the_same_and_one_that_is_not_what_it_sa
 
 @pytest.mark.parametrize("extra", range(-90, 90, 15))
 def test_a_commit_around_the_limit_is_ratified_at_its_first_turn(owner: Owner, extra: int) -> None:
-    head = len(first_line(CommitInfo(owner.info(0).fields), 1_800_000_000_000))
+    head = len(encode_commit_info_line(CommitInfo(owner.info(0).fields), 1_800_000_000_000))
     file = msgspec.structs.replace(add("a"), tags={"fill": ""})
     room = HELD_MAX_BYTES - head - len(write_commit([file])) + extra
     assert owner.commit([msgspec.structs.replace(file, tags={"fill": "x" * room})]) == 1
@@ -179,13 +179,13 @@ MANY = tuple(f"{number}" for number in range(TERMS_MAX_BYTES))
 def test_whoever_read_too_much_to_be_held_has_read_the_whole_table(owner: Owner, terms: CommitTerms) -> None:
     one = composed(owner, SMALL, terms=terms)
     expected = CommitTerms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
-    assert held_of(one.entry, reading(one)).terms == expected
+    assert read_commit_record(one.entry, reading(one)).terms == expected
 
 
 def test_a_few_hundred_files_are_held_as_they_were_read(owner: Owner) -> None:
     terms = CommitTerms(DeltaReads(files=frozenset(MANY[:500]), applications=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
-    assert held_of(one.entry, reading(one)).terms == terms
+    assert read_commit_record(one.entry, reading(one)).terms == terms
 
 
 class Unsure(LocalBucket):
@@ -209,10 +209,10 @@ def test_a_file_whose_writing_was_not_answered_is_looked_for(
 ) -> None:
     places = UnsurePlaces()
     place = places.open_place(str(tmp_path / "table"))
-    assert stage(place, "_penstock/a.json", b"data")
+    assert write_staged_file(place, "_penstock/a.json", b"data")
     monkeypatch.setattr(Unsure, "writes", False)
-    assert stage(place, "_penstock/a.json", b"data")
-    assert not stage(place, "_penstock/a.json", b"other")
+    assert write_staged_file(place, "_penstock/a.json", b"data")
+    assert not write_staged_file(place, "_penstock/a.json", b"other")
     with pytest.raises(Unavailable, match="nothing was committed"):
-        stage(place, "_penstock/b.json", b"data")
+        write_staged_file(place, "_penstock/b.json", b"data")
     places.close()

@@ -15,7 +15,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
-from penstock.formats.delta.protocol.conflicts import DeltaConflict, RebasedTransaction, check_winner, rebase
+from penstock.formats.delta.protocol.conflicts import (
+    DeltaConflict,
+    RebasedTransaction,
+    check_winner,
+    rebase_transaction,
+)
 from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaReads,
@@ -165,7 +170,7 @@ def test_what_is_accepted_over_several_winners_equals_the_serial_order(
         named = msgspec.structs.replace(program, name=f"w{version}")
         winners.append(WinningCommit(version, named.run(landed)))
         landed = after(landed, winners[-1].actions)
-    outcome = rebase(winners, second.transaction(files, DeltaIsolation.SERIALIZABLE))
+    outcome = rebase_transaction(winners, second.transaction(files, DeltaIsolation.SERIALIZABLE))
     if isinstance(outcome, RebasedTransaction):
         event("accepted")
         assert second.run(landed) == second.run(files)

@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.conflicts import (
     DeltaConflictKind,
     RebasedTransaction,
     check_winner,
-    rebase,
+    rebase_transaction,
 )
 from penstock.formats.delta.protocol.row_ids import high_water_mark
 from penstock.formats.delta.protocol.transaction import (
@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.transaction import (
     DeltaTransaction,
     PartitionFilter,
     WinningCommit,
-    isolation_for,
+    choose_isolation,
     table_isolation,
 )
 from tests.formats.delta.legal_commits import schema_string, vector
@@ -334,19 +334,19 @@ def test_a_rebase_over_several_winners_adopts_what_they_changed_and_stops_at_the
     newer = protocol(*FEATURES, "inCommitTimestamp")
     enabled = configured(**{"delta.enableDeletionVectors": "true"})
     winners = [won(newer, version=11), won(enabled, version=12), won(BLIND, add("b"), version=13)]
-    outcome = rebase(winners, mine(add("x")))
+    outcome = rebase_transaction(winners, mine(add("x")))
     assert isinstance(outcome, RebasedTransaction)
     assert outcome.onto == 13
     assert (outcome.transaction.protocol, outcome.transaction.metadata) == (newer, enabled)
     # The second winner gives back the first one's metadata: it does not change what the transaction knows.
     again = [won(enabled, version=11), won(enabled, version=12), won(remove("a"), version=13)]
-    conflict = rebase([*again, won(configured(note="1"), version=14)], mine(remove("a")))
+    conflict = rebase_transaction([*again, won(configured(note="1"), version=14)], mine(remove("a")))
     assert isinstance(conflict, DeltaConflict)
     assert (conflict.winner, conflict.kind) == (13, DD)
 
 
 def test_without_winners_a_transaction_stays_as_it_is() -> None:
-    assert rebase([], mine(add("x"))) == RebasedTransaction(mine(add("x")), 10)
+    assert rebase_transaction([], mine(add("x"))) == RebasedTransaction(mine(add("x")), 10)
 
 
 def test_every_harmless_property_may_be_set_but_not_unset() -> None:
@@ -395,7 +395,7 @@ def test_only_work_that_changes_nothing_gets_by_with_its_snapshot(
 ) -> None:
     wanted = (serializable, write_serializable, DeltaIsolation.SNAPSHOT)
     for level, expected in zip(LEVELS, wanted, strict=True):
-        assert isolation_for(level, actions, operation_changes_data=operation_changes_data) is expected
+        assert choose_isolation(level, actions, operation_changes_data=operation_changes_data) is expected
 
 
 def test_a_table_asks_for_its_level_by_a_property() -> None:

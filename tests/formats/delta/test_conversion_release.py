@@ -13,7 +13,7 @@ from penstock.errors import (
     CommitConflict,
     KeyNotFound,
 )
-from penstock.formats.delta.branch_log.ownership import owner_of
+from penstock.formats.delta.branch_log.ownership import find_owner
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.names import CommitName
@@ -60,15 +60,15 @@ def test_r32_a_released_table_is_published_to_its_end_and_the_file_systems_again
     store: MemoryStore, root: Path
 ) -> None:
     with opened(store, publishes=False) as lake:
-        lake.owner.adopt(str(root))
+        lake.owner.adopt_table(str(root))
         for number in (4, 5):
             lake.append("orders", data_file(root, number))
         assert foreign_version(root) == 2
-        made = lake.owner.release(ORDERS)
+        made = lake.owner.release_table(ORDERS)
         assert made.version == 5
         assert not lake.has("orders")
         snapshot = published_snapshot(lake, root)
-        assert owner_of(snapshot.protocol, snapshot.metadata) is None
+        assert find_owner(snapshot.protocol, snapshot.metadata) is None
         with pytest.raises(CommitConflict):
             lake.append("orders")
     assert (foreign_version(root), foreign_ids(root)) == (5, [1, 2, 3, 4, 5])
@@ -88,13 +88,13 @@ def test_r33_a_release_that_was_interrupted_is_finished_by_another_process(
 ) -> None:
     url = str(tmp_path / "lake.db")
     with opened(SqliteStore(url)) as lake:
-        lake.owner.adopt(str(root))
+        lake.owner.adopt_table(str(root))
         lake.append("orders", data_file(root, 4))
     with (
         opened(SqliteStore(url), handover=dying(step, before=before), publishes=False) as lake,
         pytest.raises(Died),
     ):
-        lake.owner.release(ORDERS)
+        lake.owner.release_table(ORDERS)
     with opened(SqliteStore(url)) as lake:
         lake.owner.catch_up()
         assert not lake.has("orders")
@@ -105,12 +105,12 @@ def test_r33_whoever_wants_to_commit_to_a_half_released_table_finishes_the_relea
     store: MemoryStore, root: Path
 ) -> None:
     with opened(store) as lake:
-        lake.owner.adopt(str(root))
+        lake.owner.adopt_table(str(root))
     with (
         opened(store, handover=dying("_publish_line", before=True), publishes=False) as lake,
         pytest.raises(Died),
     ):
-        lake.owner.release(ORDERS)
+        lake.owner.release_table(ORDERS)
     with opened(store) as lake:
         with pytest.raises(CommitConflict):
             lake.append("orders")
@@ -122,9 +122,9 @@ def test_a_release_that_is_finished_late_does_not_touch_what_the_file_system_did
     store: MemoryStore, root: Path
 ) -> None:
     with opened(store) as lake:
-        lake.owner.adopt(str(root))
+        lake.owner.adopt_table(str(root))
     with opened(store, handover=dying("_commit_settled", before=True)) as lake, pytest.raises(Died):
-        lake.owner.release(ORDERS)
+        lake.owner.release_table(ORDERS)
     for version in (4, 5):
         (root / str(CommitName(version))).write_bytes(b'{"commitInfo":{"inCommitTimestamp":9999999999999}}\n')
     for version in range(4):
@@ -151,11 +151,11 @@ def test_r32_after_a_release_no_version_is_ratified_however_many_race_it(
                 begun[number].set()
 
     with opened(store) as lake:
-        lake.owner.adopt(str(root))
+        lake.owner.adopt_table(str(root))
         with ThreadPoolExecutor(writers) as threads:
             running = [threads.submit(write, number) for number in range(writers)]
             assert all(one.wait(20) for one in begun)
-            made = lake.owner.release(ORDERS)
+            made = lake.owner.release_table(ORDERS)
             for one in running:
                 one.result(20)
         assert sorted(ratified) == list(range(3, made.version))
@@ -179,25 +179,25 @@ def test_a_release_takes_a_version_into_account_that_lands_in_front_of_it(
             return super()._now_ms()
 
     with opened(store) as writer:
-        writer.owner.adopt(str(root))
+        writer.owner.adopt_table(str(root))
         with opened(store, handover=Overtaken) as lake:
-            assert lake.owner.release(ORDERS).version == 6
+            assert lake.owner.release_table(ORDERS).version == 6
     assert foreign_ids(root) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_release_that_is_repeated_under_its_key_is_answered_as_before(lake: DeltaLake, root: Path) -> None:
-    lake.owner.adopt(str(root))
+    lake.owner.adopt_table(str(root))
     asked = TableRequest(key="release-orders", digest=lambda: b"release orders")
-    first = lake.owner.release(ORDERS, request=asked)
-    assert lake.owner.release(ORDERS, request=asked) == first
+    first = lake.owner.release_table(ORDERS, request=asked)
+    assert lake.owner.release_table(ORDERS, request=asked) == first
     with pytest.raises(KeyNotFound):
-        lake.owner.release(ORDERS)
+        lake.owner.release_table(ORDERS)
 
 
 def test_a_table_goes_from_the_file_system_to_a_lake_and_back_and_to_another_lake(root: Path) -> None:
     for number, lake_id in enumerate(("lake-1", "lake-2", "lake-1")):
         with opened(MemoryStore(), lake_id) as lake:
-            lake.owner.adopt(str(root))
+            lake.owner.adopt_table(str(root))
             lake.append("orders", data_file(root, 10 + number))
-            lake.owner.release(ORDERS)
+            lake.owner.release_table(ORDERS)
     assert foreign_ids(root) == [1, 2, 3, 10, 11, 12]

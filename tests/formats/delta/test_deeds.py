@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.actions import (
     Protocol,
     Txn,
 )
-from penstock.formats.delta.protocol.commit_summary import FileCounts, describe_commit, some
+from penstock.formats.delta.protocol.commit_summary import FileCounts, describe_commit, list_first_names
 from tests.formats.delta.managed import SCHEMA, add, remove
 
 METADATA = Metadata(id="1", schema_string=SCHEMA, partition_columns=())
@@ -67,10 +67,10 @@ def test_a_commit_is_told_by_what_came_and_went(told: str) -> None:
     ],
 )
 def test_files_that_came_and_went_again_are_not_counted(commits: list[list[Action]], told: str) -> None:
-    assert str(FileCounts.of(commits)) == told
+    assert str(FileCounts.from_commits(commits)) == told
 
 
 def test_many_names_are_cut_short() -> None:
-    assert some(["a"], " and ") == "a"
-    assert some(["a", "b", "c"], " and ") == "a, b and c"
-    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert list_first_names(["a"], " and ") == "a"
+    assert list_first_names(["a", "b", "c"], " and ") == "a, b and c"
+    assert list_first_names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

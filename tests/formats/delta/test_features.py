@@ -15,12 +15,12 @@ from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_co
 from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
 from penstock.formats.delta.protocol.features import (
     binds_writers,
-    in_use,
+    find_unreadable_features,
+    find_unwritable_features,
     protocol_faults,
+    select_features_in_use,
     supported_features,
     unlisted_features,
-    unreadable,
-    unwritable,
 )
 from tests.formats.delta.legal_commits import schema_string
 
@@ -75,8 +75,8 @@ def test_versions_stand_for_features_until_these_are_listed(protocol: Protocol, 
 
 @pytest.mark.parametrize("writer", range(1, 7))
 def test_an_old_table_that_uses_nothing_special_is_read_and_written(writer: int) -> None:
-    assert unreadable(legacy(1, writer)) == ()
-    assert unwritable(legacy(2 if writer > 4 else 1, writer), PLAIN) == ()
+    assert find_unreadable_features(legacy(1, writer)) == ()
+    assert find_unwritable_features(legacy(2 if writer > 4 else 1, writer), PLAIN) == ()
 
 
 @pytest.mark.parametrize(
@@ -89,28 +89,28 @@ def test_a_feature_is_refused_on_write_only_once_the_table_makes_use_of_it(
     feature: str, metadata: Metadata
 ) -> None:
     protocol = listed(feature)
-    assert unreadable(protocol) == ()
-    assert unwritable(protocol, PLAIN) == ()
-    assert feature in in_use(metadata)
-    assert [one.feature for one in unwritable(protocol, metadata)] == [feature]
+    assert find_unreadable_features(protocol) == ()
+    assert find_unwritable_features(protocol, PLAIN) == ()
+    assert feature in select_features_in_use(metadata)
+    assert [one.feature for one in find_unwritable_features(protocol, metadata)] == [feature]
 
 
 def test_mapped_columns_are_read_and_written() -> None:
     mapped = configured(**{"delta.columnMapping.mode": "name"})
     for protocol in (legacy(2, 5), listed(reader=("columnMapping",))):
-        assert unreadable(protocol) == ()
-        assert unwritable(protocol, mapped) == ()
-    assert unwritable(legacy(2, 5), configured(**{"delta.columnMapping.mode": "none"})) == ()
+        assert find_unreadable_features(protocol) == ()
+        assert find_unwritable_features(protocol, mapped) == ()
+    assert find_unwritable_features(legacy(2, 5), configured(**{"delta.columnMapping.mode": "none"})) == ()
 
 
 def test_what_is_not_known_is_refused_by_its_name() -> None:
-    (refusal,) = unreadable(listed(reader=("bogus",)))
+    (refusal,) = find_unreadable_features(listed(reader=("bogus",)))
     assert refusal.feature == "bogus"
     assert "newer Penstock" in str(refusal)
-    assert unreadable(listed("bogus")) == ()
-    assert [one.feature for one in unwritable(listed("bogus"), PLAIN)] == ["bogus"]
-    assert [one.feature for one in unreadable(legacy(4, 7))] == ["reader version 4"]
-    assert [one.feature for one in unwritable(legacy(1, 8), PLAIN)] == ["writer version 8"]
+    assert find_unreadable_features(listed("bogus")) == ()
+    assert [one.feature for one in find_unwritable_features(listed("bogus"), PLAIN)] == ["bogus"]
+    assert [one.feature for one in find_unreadable_features(legacy(4, 7))] == ["reader version 4"]
+    assert [one.feature for one in find_unwritable_features(legacy(1, 8), PLAIN)] == ["writer version 8"]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_what_is_not_known_is_refused_by_its_name() -> None:
 )
 def test_tables_with_variants_are_read_and_written(feature: str, metadata: Metadata) -> None:
     protocol = listed(reader=(feature,))
-    assert unreadable(protocol) == unreadable(protocol, metadata) == ()
-    assert unwritable(protocol, metadata) == ()
+    assert find_unreadable_features(protocol) == find_unreadable_features(protocol, metadata) == ()
+    assert find_unwritable_features(protocol, metadata) == ()
     missing = {"variantType"} if feature == "variantShredding" else set()
     assert unlisted_features(protocol, metadata) == missing
 
@@ -151,12 +151,12 @@ def test_a_type_deep_in_a_column_makes_use_of_its_feature() -> None:
     array = {"type": "array", "elementType": inner, "containsNull": True}
     schema = {"type": "struct", "fields": [{"name": "a", "type": array, "nullable": True, "metadata": {}}]}
     metadata = msgspec.structs.replace(PLAIN, schema_string=json.dumps(schema))
-    assert in_use(metadata) == {"timestampNtz"}
+    assert select_features_in_use(metadata) == {"timestampNtz"}
 
 
 def test_a_schema_that_is_none_is_told_as_such() -> None:
     with pytest.raises(PenstockError, match="schema"):
-        in_use(msgspec.structs.replace(PLAIN, schema_string="nonsense"))
+        select_features_in_use(msgspec.structs.replace(PLAIN, schema_string="nonsense"))
 
 
 def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_among_them() -> None:
@@ -232,7 +232,7 @@ def test_the_features_that_deltalake_gives_a_table_are_the_ones_it_uses(
     actions = [line.action for line in parse_commit(next(tmp_path.glob("_delta_log/*.json")).read_bytes())]
     (protocol,) = (action for action in actions if isinstance(action, Protocol))
     (metadata,) = (action for action in actions if isinstance(action, Metadata))
-    assert in_use(metadata) == names
+    assert select_features_in_use(metadata) == names
     assert names <= supported_features(protocol)
     assert list(protocol_faults(protocol)) == []
-    assert unwritable(protocol, metadata) == ()
+    assert find_unwritable_features(protocol, metadata) == ()

@@ -42,7 +42,7 @@ def put(table: Table, name: str, data: pa.Table, **more: Any) -> Add:
 
 
 def paths(table: Table, version: int | None = None) -> list[str]:
-    return sorted(one.path for one in load_snapshot(table.files, version).files())
+    return sorted(one.path for one in load_snapshot(table.files, version).read_files())
 
 
 # -- metadata that others came after -----------------------------------------------------------------------

@@ -129,7 +129,10 @@ def test_statistics_of_the_first_release_are_mended_by_one_command(lake: Lake, d
 def test_a_repair_does_not_bring_back_a_file_that_went_meanwhile(lake: Lake) -> None:
     with patch.object(stats, "_is_zero", lambda _: False):
         table = lake.create_table(KEY, data=pa.table({"id": [1], "f": [-0.0]}))
-    load, others = delta_snapshot.load, [lambda: table.overwrite(pa.table({"id": [2], "f": [1.0]}))]
+    load, others = (
+        delta_snapshot.load_table_snapshot,
+        [lambda: table.overwrite(pa.table({"id": [2], "f": [1.0]}))],
+    )
 
     def then(*given: Any) -> Any:
         snapshot = load(*given)
@@ -137,7 +140,7 @@ def test_a_repair_does_not_bring_back_a_file_that_went_meanwhile(lake: Lake) -> 
             others.pop()()
         return snapshot
 
-    with patch.object(delta_view, "load", then):
+    with patch.object(delta_view, "load_table_snapshot", then):
         assert lake.delta.repair(KEY) is None
     assert ids(table.to_arrow()) == [2]
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge_files
 from penstock.storage.buckets import BucketEntry, EntityTag
 from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
@@ -90,7 +90,7 @@ def entry(name: str, modified_us: int = OLD_US) -> BucketEntry:
 
 def fates(*entries: BucketEntry, **needed: object) -> dict[str, SweepDecision]:
     listed = sorted(entries, key=lambda one: one.key.encode())
-    return {one.entry.key: one.fate for one in judge(listed, needs(**needed))}  # type: ignore[arg-type]
+    return {one.entry.key: one.fate for one in judge_files(listed, needs(**needed))}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -137,7 +137,7 @@ def test_what_is_named_meanwhile_stays_with_its_checksum() -> None:
     beside: set[str] = set()
     needed = needs(named, beside)
     listed = [entry(name) for name in (".part-1.parquet.crc", "_penstock/bodies/0.json", "part-1.parquet")]
-    doomed: list[JudgedFile] = [*judge(listed, needed)]
+    doomed: list[JudgedFile] = [*judge_files(listed, needed)]
     assert not any(is_needed(one, needed) for one in doomed)
     named.add("part-1.parquet")
     assert [one.entry.key for one in doomed if not is_needed(one, needed)] == ["_penstock/bodies/0.json"]
@@ -211,5 +211,5 @@ def test_inner_tables_are_told_apart_in_every_mix(seed: int) -> None:
 def test_random_prefixes_have_the_tables_own_length_or_the_usual_one(length: int, taken: set[int]) -> None:
     names = {count: f"{'aB3d5'[:count]}/part-00000-{UUID}.c000.parquet" for count in range(1, 6)}
     needed = msgspec.structs.replace(needs(), prefix_length=length)
-    found = {one.entry.key for one in judge(sorted(map(entry, names.values())), needed)}
+    found = {one.entry.key for one in judge_files(sorted(map(entry, names.values())), needed)}
     assert found == {names[count] for count in taken}

@@ -18,17 +18,17 @@ from penstock.formats.delta.branch_log.branch_log import (
     CommitTerms,
     OwnershipPhase,
     TableDefinition,
-    declared_of,
-    held_of,
-    keep,
-    line_of,
-    with_line,
+    decode_branch_log,
+    encode_object,
+    read_commit_record,
+    read_table_definition,
+    replace_branch_log,
 )
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 
-DECLARED, _PACKED = keep(TableDefinition(b"p", b"m"))
+DECLARED, _PACKED = encode_object(TableDefinition(b"p", b"m"))
 EMPTY = BranchLog(phase=OwnershipPhase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
 
 
@@ -62,7 +62,7 @@ def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> Branc
 
 
 def extended(store: Store, line: BranchLog, one: BranchLogEntry) -> BranchLog:
-    after, blobs = line.followed_by(one)
+    after, blobs = line.append_entry(one)
     store.blobs |= blobs
     return after
 
@@ -73,24 +73,24 @@ def test_a_line_holds_what_a_plain_list_would(steps: list[int | tuple[float]]) -
     for step in steps:
         if isinstance(step, int):
             for _ in range(step):
-                held, data = keep(CommitRecord(CommitTerms(), b"%d" % len(all_entries)))
+                held, data = encode_object(CommitRecord(CommitTerms(), b"%d" % len(all_entries)))
                 store.blobs[held] = data
                 all_entries.append(entry(len(all_entries), held=held))
                 line = extended(store, line, all_entries[-1])
         else:
-            line = line.published_to(round(step[0] * line.latest))
+            line = line.drop_published_entries(round(step[0] * line.latest))
         store.sweep(line)
-        assert line == line_of(with_line(DeltaTable(), line))
-        assert line.latest == line.fork == len(all_entries) - 1
+        assert line == decode_branch_log(replace_branch_log(DeltaTable(), line))
+        assert line.latest == line.fork_version == len(all_entries) - 1
         assert all(run.last > line.published for run in line.runs)
         for version in range(-2, len(all_entries) + 2):
             after = max(version, line.published)
             expected = list(enumerate(all_entries))[after + 1 :]
-            assert list(line.since(version, store.read)) == expected
+            assert list(line.read_entries_after(version, store.read)) == expected
             known = line.published < version <= line.latest
-            assert line.at(version, store.read) == (all_entries[version] if known else None)
-        for version, one in line.since(-1, store.read):
-            assert held_of(one, store.read).head == b"%d" % version
+            assert line.find_entry(version, store.read) == (all_entries[version] if known else None)
+        for version, one in line.read_entries_after(-1, store.read):
+            assert read_commit_record(one, store.read).head == b"%d" % version
 
 
 def test_publishing_stops_where_the_line_leaves_the_default_branch() -> None:
@@ -100,10 +100,12 @@ def test_publishing_stops_where_the_line_leaves_the_default_branch() -> None:
     main = line
     for number in range(20, 60):
         line = extended(store, line, entry(number, b"l" * 16))
-    assert (main.tail, line.tail, line.fork) == (None, 20, 19)
-    assert line.published_to(50).published == 19
-    assert [version for version, _ in line.published_to(50).since(-1, store.read)] == list(range(20, 60))
-    assert line.published_to(-1) is line
+    assert (main.tail, line.tail, line.fork_version) == (None, 20, 19)
+    assert line.drop_published_entries(50).published == 19
+    assert [
+        version for version, _ in line.drop_published_entries(50).read_entries_after(-1, store.read)
+    ] == list(range(20, 60))
+    assert line.drop_published_entries(-1) is line
 
 
 def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
@@ -113,22 +115,22 @@ def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
     main = extended(store, line, entry(5))
     branch = extended(store, line, entry(105, b"l" * 16))
     longer = extended(store, branch, entry(106, b"l" * 16))
-    assert BranchLogTip.of(line).is_on(main, store.read)
-    assert BranchLogTip.of(line).is_on(longer, store.read)
-    assert BranchLogTip.of(branch).is_on(longer, store.read)
-    assert not BranchLogTip.of(main).is_on(branch, store.read)
-    assert not BranchLogTip.of(branch).is_on(main, store.read)
-    assert not BranchLogTip.of(longer).is_on(branch, store.read)
+    assert BranchLogTip.from_line(line).is_on(main, store.read)
+    assert BranchLogTip.from_line(line).is_on(longer, store.read)
+    assert BranchLogTip.from_line(branch).is_on(longer, store.read)
+    assert not BranchLogTip.from_line(main).is_on(branch, store.read)
+    assert not BranchLogTip.from_line(branch).is_on(main, store.read)
+    assert not BranchLogTip.from_line(longer).is_on(branch, store.read)
     other = extended(store, line, entry(999, b"k" * 16))
-    assert not BranchLogTip.of(branch).is_on(other, store.read)
-    assert BranchLogTip.of(main).is_on(main.published_to(5), store.read)
+    assert not BranchLogTip.from_line(branch).is_on(other, store.read)
+    assert BranchLogTip.from_line(main).is_on(main.drop_published_entries(5), store.read)
     ends = [line, branch, longer]
-    assert [BranchLogTip.at(longer, one.latest, store.read) for one in ends] == [
-        BranchLogTip.of(one) for one in ends
+    assert [BranchLogTip.from_line_version(longer, one.latest, store.read) for one in ends] == [
+        BranchLogTip.from_line(one) for one in ends
     ]
     assert (
-        BranchLogTip.at(main.published_to(5), 2, store.read)
-        == BranchLogTip.at(longer, 2, store.read)
+        BranchLogTip.from_line_version(main.drop_published_entries(5), 2, store.read)
+        == BranchLogTip.from_line_version(longer, 2, store.read)
         == BranchLogTip(2, b"")
     )
 
@@ -138,21 +140,21 @@ def test_what_a_commit_costs_does_not_grow_with_the_line() -> None:
     content = DeltaTable(location="/tables/orders")
     costs: list[int] = []
     for number in range(10_000):
-        line, blobs = line.followed_by(entry(number, b"l" * 16, held))
+        line, blobs = line.append_entry(entry(number, b"l" * 16, held))
         store.blobs |= blobs
-        costs.append(len(with_line(content, line).state) + sum(map(len, blobs.values())))
+        costs.append(len(replace_branch_log(content, line).state) + sum(map(len, blobs.values())))
     assert max(costs) < 16 * 1024
     early, late = costs[1000:2000], costs[9000:]
     assert sum(late) < 1.2 * sum(early)
     assert len(line.runs) < 3 * RUN_MAX
-    assert [version for version, _ in line.since(-1, store.read)] == list(range(10_000))
+    assert [version for version, _ in line.read_entries_after(-1, store.read)] == list(range(10_000))
     reads: list[ObjectId] = []
 
     def counted(one: ObjectId) -> bytes:
         reads.append(one)
         return store.read(one)
 
-    assert line.at(4711, counted) == entry(4711, b"l" * 16, held)
+    assert line.find_entry(4711, counted) == entry(4711, b"l" * 16, held)
     assert len(reads) <= 4
 
 
@@ -162,9 +164,9 @@ def test_a_line_knows_which_versions_may_have_repeated_files(
 ) -> None:
     store, line = Store(), EMPTY
     for number, one in enumerate(repeats):
-        line, blobs = line.followed_by(entry(number), may_repeat_files=one)
+        line, blobs = line.append_entry(entry(number), may_repeat_files=one)
         store.blobs |= blobs
-    line = line.published_to(line.latest)
+    line = line.drop_published_entries(line.latest)
     store.sweep(line)
     last = min(last, line.latest)
     found = line.versions_with_repeats(after, last, store.read)
@@ -175,7 +177,7 @@ def test_of_versions_before_the_list_began_each_may_have_repeated_files() -> Non
     store, line = Store(), msgspec.structs.replace(EMPTY, published=4, latest=4)
     assert line.versions_with_repeats(1, 4, store.read) == {2, 3, 4}
     for number in (5, 6, 7):
-        line, blobs = line.followed_by(entry(number), may_repeat_files=number == 6)
+        line, blobs = line.append_entry(entry(number), may_repeat_files=number == 6)
         store.blobs |= blobs
     assert line.versions_with_repeats(1, 7, store.read) == {2, 3, 4, 6}
     assert line.versions_with_repeats(1, 3, store.read) == {2, 3}
@@ -183,31 +185,33 @@ def test_of_versions_before_the_list_began_each_may_have_repeated_files() -> Non
 
 
 def test_a_line_of_an_earlier_release_has_no_list_and_one_of_this_is_read_by_it() -> None:
-    line, _ = EMPTY.followed_by(entry(0))
-    fields = msgspec.msgpack.decode(with_line(DeltaTable(), line).state)
-    earlier = line_of(DeltaTable(state=msgspec.msgpack.encode(fields[:-3])))
+    line, _ = EMPTY.append_entry(entry(0))
+    fields = msgspec.msgpack.decode(replace_branch_log(DeltaTable(), line).state)
+    earlier = decode_branch_log(DeltaTable(state=msgspec.msgpack.encode(fields[:-3])))
     assert (earlier.changes, earlier.repeats, earlier.highest_row_id) == (None, None, None)
-    assert line_of(DeltaTable(state=msgspec.msgpack.encode([*fields, "of a later release"]))) == line
+    assert (
+        decode_branch_log(DeltaTable(state=msgspec.msgpack.encode([*fields, "of a later release"]))) == line
+    )
 
 
 def test_the_name_of_an_entrys_file_tells_whose_line_it_is() -> None:
     staged = "_delta_log/_commits/00000000000000000007.00000000-0000-0000-0000-000000000007.json"
-    assert entry(7).name(7) == staged
-    assert entry(7, b"\xab" * 16).name(7) == (
+    assert entry(7).get_staged_path(7) == staged
+    assert entry(7, b"\xab" * 16).get_staged_path(7) == (
         f"_penstock/{'ab' * 16}/00000000000000000007.00000000-0000-0000-0000-000000000007.json"
     )
 
 
 def test_a_table_of_very_many_columns_fits_into_an_object() -> None:
     metadata = b"".join(b'{"name":"column_%d","type":"string","nullable":true},' % n for n in range(10_000))
-    one, data = keep(TableDefinition(b"p", metadata))
+    one, data = encode_object(TableDefinition(b"p", metadata))
     store = Store()
     store.blobs[one] = data
     line = msgspec.structs.replace(EMPTY, declared=one)
-    assert declared_of(line, store.read) == TableDefinition(b"p", metadata)
+    assert read_table_definition(line, store.read) == TableDefinition(b"p", metadata)
     assert len(data) < len(metadata) / 4
 
 
 def test_a_state_that_is_none_is_told_as_damaged() -> None:
     with pytest.raises(Damaged, match="cannot be read"):
-        line_of(DeltaTable(state=b"\x93\x01"))
+        decode_branch_log(DeltaTable(state=b"\x93\x01"))

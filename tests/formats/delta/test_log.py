@@ -126,9 +126,9 @@ def test_a_place_without_commits_is_no_table(table: Table) -> None:
 
 def test_commits_of_a_line_go_on_top_by_their_names_wherever_they_lie() -> None:
     names = ["_delta_log/_commits/a.json", "_penstock/line/b.json"]
-    found = choose([*commits(0, 1, 2), classic(1)], version=1).followed_by(names)
+    found = choose([*commits(0, 1, 2), classic(1)], version=1).append_commits(names)
     assert (found.version, found.names, found.newest) == (3, tuple(names), names[-1])
-    assert found.followed_by([]) == found
+    assert found.append_commits([]) == found
 
 
 HINTS = [
@@ -180,10 +180,10 @@ def test_a_version_behind_the_newest_checkpoint_is_found_among_those_right_befor
 
     class Watched:
         url = table.files.url
-        read = table.files.read
+        read_files = table.files.read_files
 
-        def list(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
-            found = [*table.files.list(after, before)]
+        def list_files(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
+            found = [*table.files.list_files(after, before)]
             seen.append(len(found))
             return iter(found)
 
@@ -200,15 +200,15 @@ def test_a_good_hint_saves_listing_what_is_older(table: Table) -> None:
 
     class Watched:
         url = table.files.url
-        read = table.files.read
+        read_files = table.files.read_files
 
-        def list(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
+        def list_files(self, after: str, before: str = END_OF_VERSIONS):  # type: ignore[no-untyped-def]
             seen.append(after)
-            return table.files.list(after, before)
+            return table.files.list_files(after, before)
 
     find_segment(Watched())
     assert seen == [LOG + "00000000000000000004"]
-    assert [one.name for one in table.files.list(seen[0])] == sorted(
+    assert [one.name for one in table.files.list_files(seen[0])] == sorted(
         LOG + name for name in [*commits(4, 5, 6), classic(4)]
     )
 
@@ -226,8 +226,8 @@ def test_files_that_are_held_elsewhere_are_read_by_their_names_among_the_others(
         str(CommitName(0)),
     ]
     first = (table.root / str(CommitName(0))).read_bytes()
-    assert list(files.read(names)) == [first, b"held", None, b"instead", first]
-    assert list(files.list("")) == list(table.files.list(""))
+    assert list(files.read_files(names)) == [first, b"held", None, b"instead", first]
+    assert list(files.list_files("")) == list(table.files.list_files(""))
     assert files.url == table.files.url
 
 
@@ -238,8 +238,8 @@ def test_only_what_begins_with_a_version_is_listed(table: Table) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"")
     (table.root / "part-0.parquet").write_bytes(b"")
-    listed = list(table.files.list(""))
+    listed = list(table.files.list_files(""))
     assert [one.name for one in listed] == [LOG + "0000.tmp", str(CommitName(0))]
     assert listed[1].size > 0
     assert listed[1].modified_us > 0
-    assert list(table.files.list(LOG + "0000.tmp")) == [listed[1]]
+    assert list(table.files.list_files(LOG + "0000.tmp")) == [listed[1]]

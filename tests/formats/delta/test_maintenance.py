@@ -17,8 +17,8 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLog,
     OwnershipPhase,
     TableDefinition,
-    keep,
-    with_line,
+    encode_object,
+    replace_branch_log,
 )
 from penstock.formats.delta.log.checkpoint_writer import WrittenCheckpoint
 from penstock.formats.delta.log.snapshot import load_snapshot
@@ -27,8 +27,8 @@ from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, Checksum
 from penstock.formats.delta.publishing import maintenance
 from penstock.formats.delta.publishing.maintenance import (
     CheckpointMaintenance,
-    checkpoint,
     checkpoint_interval,
+    make_checkpoint,
 )
 from penstock.model.clock import now_us
 from penstock.model.encoding import ObjectId
@@ -49,10 +49,12 @@ def content_of(
     table: Table, objects: Objects, number: int = 0, properties: dict[str, str] | None = None
 ) -> DeltaTable:
     """A managed table as its line says it, with these properties."""
-    one, data = keep(TableDefinition(write_action(protocol()), write_action(metadata(**(properties or {})))))
+    one, data = encode_object(
+        TableDefinition(write_action(protocol()), write_action(metadata(**(properties or {}))))
+    )
     objects[one] = decode_object(data).data
     line = BranchLog(phase=OwnershipPhase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
-    return with_line(DeltaTable(id=IDS[number], location=str(table.root)), line)
+    return replace_branch_log(DeltaTable(id=IDS[number], location=str(table.root)), line)
 
 
 class Time:
@@ -74,7 +76,7 @@ class Watch:
         self.may_go_on = Event()
         self.may_go_on.set()
         self._changed = Condition()
-        real = maintenance.checkpoint
+        real = maintenance.make_checkpoint
 
         def watched(place: Place, version: int, now_ms: int) -> WrittenCheckpoint | None:
             self._began(version)
@@ -82,7 +84,7 @@ class Watch:
             time.now_s += self.takes_s
             return real(place, version, now_ms)
 
-        monkeypatch.setattr(maintenance, "checkpoint", watched)
+        monkeypatch.setattr(maintenance, "make_checkpoint", watched)
 
     def _began(self, version: int) -> None:
         with self._changed:
@@ -138,7 +140,7 @@ def test_a_table_gets_a_checkpoint_after_as_many_versions_as_it_says(
     for published in range(11):
         # A new one each time: what is there is found out from the log.
         with running(places, objects, time) as looking:
-            looking.after_publish(KEY, content, published)
+            looking.schedule_maintenance(KEY, content, published)
         time.now_s += 1000
     assert checkpoints(table) == expected
     last = json.loads((table.root / str(ChecksumName(expected[-1]))).read_bytes())
@@ -157,7 +159,7 @@ def test_with_a_checkpoint_goes_what_interrupted_writes_left(
         os.utime(folder / name, (written_s, written_s))
     objects: Objects = {}
     with running(places, objects, time) as looking:
-        looking.after_publish(KEY, content_of(table, objects, 0, {}), 10)
+        looking.schedule_maintenance(KEY, content_of(table, objects, 0, {}), 10)
     assert checkpoints(table) == [10]
     assert [one.name for one in folder.iterdir()] == ["new"]
 
@@ -170,10 +172,10 @@ def test_what_is_published_while_a_checkpoint_is_made_is_in_the_next(
     content = content_of(table, objects)
     watch.may_go_on.clear()
     with running(places, objects, time) as looking:
-        looking.after_publish(KEY, content, 10)
+        looking.schedule_maintenance(KEY, content, 10)
         watch.wait_for(10)
         for published in range(11, 41):
-            looking.after_publish(KEY, content, published)
+            looking.schedule_maintenance(KEY, content, published)
         watch.may_go_on.set()
         watch.wait_for(10, 40)
     assert checkpoints(table) == [10, 40]
@@ -191,16 +193,16 @@ def test_a_checkpoint_that_took_long_is_not_repeated_before_ten_times_as_long(
     other, third = (content_of(one, objects, number) for number, one in enumerate(others, 1))
     watch.takes_s = 7.0
     with running(places, objects, time) as looking:
-        looking.after_publish(KEY, content, 10)
-        looking.after_publish(Key.parse("other"), other, 12)
+        looking.schedule_maintenance(KEY, content, 10)
+        looking.schedule_maintenance(Key.parse("other"), other, 12)
         watch.wait_for(10, 12)
         # One thread does it all: when another table has its turn, the first one is through.
         time.now_s = START_S + 76.9
-        looking.after_publish(KEY, content, 30)
-        looking.after_publish(Key.parse("third"), third, 14)
+        looking.schedule_maintenance(KEY, content, 30)
+        looking.schedule_maintenance(Key.parse("third"), third, 14)
         watch.wait_for(10, 12, 14)
         time.now_s = START_S + 77.1
-        looking.after_publish(KEY, content, 40)
+        looking.schedule_maintenance(KEY, content, 40)
         watch.wait_for(10, 12, 14, 40)
     assert checkpoints(table) == [10, 40]
     assert checkpoints(others[1]) == [14]
@@ -215,8 +217,8 @@ def test_a_failure_is_logged_and_other_tables_go_on(
     commits(other, 12)
     objects: Objects = {}
     with caplog.at_level(logging.WARNING, "penstock"), running(places, objects, time) as looking:
-        looking.after_publish(KEY, content_of(table, objects), 10)
-        looking.after_publish(Key.parse("other"), content_of(other, objects, 1), 12)
+        looking.schedule_maintenance(KEY, content_of(table, objects), 10)
+        looking.schedule_maintenance(Key.parse("other"), content_of(other, objects, 1), 12)
     (record,) = caplog.records
     assert "no checkpoint of 'sales.orders'" in record.getMessage()
     assert "00000004.json is missing" in record.getMessage()
@@ -232,8 +234,8 @@ def test_a_bug_does_not_end_the_thread(
     objects: Objects = {}
     lost: Objects = {}
     with running(places, objects, time) as looking:
-        looking.after_publish(KEY, content_of(table, lost, 1, {"delta_checkpointInterval": "3"}), 12)
-        looking.after_publish(KEY, content_of(table, objects), 12)
+        looking.schedule_maintenance(KEY, content_of(table, lost, 1, {"delta_checkpointInterval": "3"}), 12)
+        looking.schedule_maintenance(KEY, content_of(table, objects), 12)
     assert checkpoints(table) == [12]
     (record,) = caplog.records
     assert record.exc_info is not None
@@ -243,12 +245,12 @@ def test_a_checkpoint_of_another_writer_counts(
     table: Table, places: Places, time: Time, watch: Watch
 ) -> None:
     commits(table, 12)
-    checkpoint(table.place, 5, 0)
+    make_checkpoint(table.place, 5, 0)
     watch.versions.clear()
     table.write(LAST_CHECKPOINT, b'{"version":700}')
     objects: Objects = {}
     with running(places, objects, time) as looking:
-        looking.after_publish(KEY, content_of(table, objects), 12)
+        looking.schedule_maintenance(KEY, content_of(table, objects), 12)
     assert watch.versions == []
 
 
@@ -257,25 +259,25 @@ def test_nothing_is_taken_on_after_closing(table: Table, places: Places, time: T
     objects: Objects = {}
     with running(places, objects, time) as looking:
         looking.close(30)
-        looking.after_publish(KEY, content_of(table, objects), 12)
+        looking.schedule_maintenance(KEY, content_of(table, objects), 12)
     assert checkpoints(table) == []
 
 
 def test_a_checkpoint_of_a_version_that_is_not_there_is_refused(table: Table) -> None:
     commits(table, 3)
     with pytest.raises(VersionNotFound):
-        checkpoint(table.place, 4, 0)
+        make_checkpoint(table.place, 4, 0)
     table.delete(CommitName(2))
     with pytest.raises(LogGap):
-        checkpoint(table.place, 3, 0)
+        make_checkpoint(table.place, 3, 0)
 
 
 def test_a_checkpoint_is_made_once(table: Table) -> None:
     commits(table, 3)
-    made = checkpoint(table.place, 3, 0)
+    made = make_checkpoint(table.place, 3, 0)
     assert made is not None
     assert made.name == str(ClassicName(3))
-    assert checkpoint(table.place, 3, 0) is None
+    assert make_checkpoint(table.place, 3, 0) is None
     assert load_snapshot(table.files).segment.names == ()
 
 

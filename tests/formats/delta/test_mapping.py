@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.rows.schema import Field, StructType
 from tests.formats.delta.rows import metadata_for
 
@@ -31,12 +31,14 @@ FIELD = Field(
     ids=["nothing", "none", "name", "id"],
 )
 def test_the_mode_is_a_property_of_the_table(properties: dict[str, str], mapping: ColumnMapping) -> None:
-    assert mapping_of(metadata_for(StructType((FIELD,)), properties=properties)) is mapping
+    assert get_column_mapping(metadata_for(StructType((FIELD,)), properties=properties)) is mapping
 
 
 def test_a_mode_that_nobody_knows_is_refused() -> None:
     with pytest.raises(InvalidLog, match="must be 'none', 'name' or 'id', got 'guess'"):
-        mapping_of(metadata_for(StructType((FIELD,)), properties={"delta.columnMapping.mode": "guess"}))
+        get_column_mapping(
+            metadata_for(StructType((FIELD,)), properties={"delta.columnMapping.mode": "guess"})
+        )
 
 
 @pytest.mark.parametrize(
@@ -50,13 +52,13 @@ def test_a_column_is_found_by_what_the_mode_says(mapping: ColumnMapping, place: 
         pa.field("other", pa.int64(), metadata={b"PARQUET:field_id": b"7"}),
         pa.field("without", pa.int64()),
     ]
-    assert mapping.locate(there, [FIELD]) == [place]
-    assert mapping.locate(there[3:], [FIELD]) == [None]
-    assert mapping.physical(FIELD) == physical
+    assert mapping.locate_fields(there, [FIELD]) == [place]
+    assert mapping.locate_fields(there[3:], [FIELD]) == [None]
+    assert mapping.get_physical_name(FIELD) == physical
 
 
 @pytest.mark.parametrize("mapping", [ColumnMapping.NAME, ColumnMapping.ID])
 def test_a_column_without_its_notes_is_refused(mapping: ColumnMapping) -> None:
     bare = Field(name="bare", type="long", nullable=True)
     with pytest.raises(InvalidLog, match="the column 'bare' lacks"):
-        mapping.locate([], [bare])
+        mapping.locate_fields([], [bare])

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.branch_log import CommitTerms, held_of, line_of
+from penstock.formats.delta.branch_log.branch_log import CommitTerms, decode_branch_log, read_commit_record
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.format import FormatRefused
@@ -78,7 +78,7 @@ def test_what_both_sides_appended_lands_as_one_version_of_main(owner: Owner) -> 
     assert owner.paths() == {"base", "d1", "d2", "m1"}
     assert owner.line().latest == 3
     assert {one.path for one in owner.actions(3) if isinstance(one, Add)} == {"d1", "d2"}
-    assert {one.path for one in owner.published().files()} == owner.paths()
+    assert {one.path for one in owner.published().read_files()} == owner.paths()
 
 
 def test_the_version_of_a_merge_is_later_than_the_one_before_and_tells_what_it_is(owner: Owner) -> None:
@@ -102,7 +102,7 @@ def test_a_branch_sees_nothing_of_main_before_it_merges_and_all_of_it_afterwards
     assert owner.paths(branch="dev") == {"base", "d1"}
     merge(owner, "main", "dev")
     line = owner.line(branch="dev")
-    assert (line.fork, line.latest) == (2, 3)
+    assert (line.fork_version, line.latest) == (2, 3)
     assert owner.paths(branch="dev") == {"base", "m1", "d1"}
     assert owner.paths() == {"base", "m1"}
 
@@ -206,7 +206,7 @@ def test_a_preview_tells_of_every_version_and_conflict_and_changes_nothing(owner
     before = owner.content()
     (clean,) = owner.kernel.merge(head(owner, "dev"), "main", META, dry_run=True).keys
     assert isinstance(clean.after, DeltaTable)
-    assert line_of(clean.after).latest == 2
+    assert decode_branch_log(clean.after).latest == 2
     assert owner.content() == before
     merge(owner, "dev", "main")
     (clashing,) = owner.kernel.merge(head(owner, "late"), "main", META, dry_run=True).keys
@@ -305,7 +305,7 @@ def test_overwrites_on_both_sides_are_one_sides_files_and_never_a_union(owner: O
     owner.commit([add("m2")])
     merge(owner, "dev", "main")
     assert owner.paths() == {"d1"}
-    assert {one.path for one in owner.published().files()} == {"d1"}
+    assert {one.path for one in owner.published().read_files()} == {"d1"}
 
 
 def test_a_replaced_partition_also_loses_what_main_has_put_there_since(owner: Owner) -> None:
@@ -393,7 +393,7 @@ def test_a_table_created_on_a_branch_begins_on_main_at_version_0_with_all_it_has
     owner.commit([add("m1")])
     published = owner.published()
     assert published.version == 1
-    assert {one.path for one in published.files()} == {"d2", "m1"}
+    assert {one.path for one in published.read_files()} == {"d2", "m1"}
 
 
 def test_a_table_created_on_a_branch_merges_back_and_forth_afterwards(owner: Owner) -> None:
@@ -458,7 +458,7 @@ def test_a_table_that_was_renamed_and_appended_to_on_a_branch_goes_on_under_its_
     assert owner.line("moved").latest == 2
     assert owner.line("moved").tail is None
     assert owner.paths("moved") == {"base", "d1"}
-    assert {one.path for one in owner.published("moved").files()} == {"base", "d1"}
+    assert {one.path for one in owner.published("moved").read_files()} == {"base", "d1"}
 
 
 # --- force, given contents, revert --------------------------------------------------------------------------
@@ -471,7 +471,7 @@ def test_a_forced_merge_moves_main_forward_to_the_state_of_the_branch(owner: Own
     merge(owner, "dev", "main", FORCE)
     assert owner.line().latest == 3
     assert owner.paths() == {"d1"}
-    assert {one.path for one in owner.published().files()} == {"d1"}
+    assert {one.path for one in owner.published().read_files()} == {"d1"}
 
 
 def test_a_given_content_is_reached_by_a_new_version(owner: Owner) -> None:
@@ -492,7 +492,7 @@ def test_reverting_an_append_is_a_new_version_without_its_files(owner: Owner) ->
     assert owner.line().latest == 3
     assert owner.paths() == {"base"}
     assert owner.info(3).operation == "RESTORE"
-    assert {one.path for one in owner.published().files()} == {"base"}
+    assert {one.path for one in owner.published().read_files()} == {"base"}
 
 
 def test_reverting_a_delete_brings_its_files_back_as_they_were(owner: Owner) -> None:
@@ -500,7 +500,7 @@ def test_reverting_a_delete_brings_its_files_back_as_they_were(owner: Owner) -> 
     owner.put_files("base")
     owner.commit([remove("base")], read_version=1)
     owner.kernel.revert(head(owner), "main", META)
-    assert list(owner.snapshot().files()) == [add("base")]
+    assert list(owner.snapshot().read_files()) == [add("base")]
 
 
 def test_reverting_a_drop_goes_on_from_the_last_version(owner: Owner) -> None:
@@ -594,7 +594,7 @@ def test_a_rebased_branch_stands_on_mains_line(owner: Owner) -> None:
     owner.commit([add("m1")])
     owner.kernel.rebase("dev", head(owner), CommitMeta())
     line = owner.line(branch="dev")
-    assert (line.fork, line.latest) == (2, 4)
+    assert (line.fork_version, line.latest) == (2, 4)
     assert owner.paths(branch="dev") == {"base", "m1", "d2"}
     merge(owner, "dev", "main")
     assert owner.paths() == {"base", "m1", "d2"}
@@ -605,6 +605,6 @@ def test_what_a_merge_rests_on_is_kept_for_the_next_one(owner: Owner) -> None:
     owner.commit([remove("base"), add("d1")], branch="dev", read_version=1, reads=ALL)
     owner.commit([add("d2")], branch="dev", replaces=())
     merge(owner, "dev", "main")
-    entry = owner.line().at(2, owner.read)
+    entry = owner.line().find_entry(2, owner.read)
     assert entry is not None
-    assert held_of(entry, owner.read).terms == CommitTerms(DeltaReads(), replaces=())
+    assert read_commit_record(entry, owner.read).terms == CommitTerms(DeltaReads(), replaces=())

@@ -56,7 +56,7 @@ def files(owner: Owner, number: int) -> None:
 def commits(owner: Owner, number: int) -> None:
     for one in range(number):
         owner.commit([add(f"c{one:05}", "d1")])
-    owner.publisher.publish(owner.content())
+    owner.publisher.publish_line(owner.content())
 
 
 def append(owner: Owner, branch: str) -> None:
@@ -92,7 +92,7 @@ def costs(directory: Path, fill: Callable[[Owner, int], None], number: int) -> d
             owner.branch(name)
             work(owner, name)
         owner.commit([add("beside", "d1")])
-        owner.publisher.publish(owner.content())
+        owner.publisher.publish_line(owner.content())
     found = {}
     for name in WORKS:
         counting, places = CountingStore(store), Watched()

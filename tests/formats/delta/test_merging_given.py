@@ -83,7 +83,7 @@ def test_the_state_of_another_table_is_refused(owner: Owner) -> None:
 def test_the_state_of_either_side_is_taken(owner: Owner, branch: str, files: set[str]) -> None:
     merge(owner, owner.content(branch=branch))
     assert owner.paths() == files
-    assert {one.path for one in owner.published().files()} == files
+    assert {one.path for one in owner.published().read_files()} == files
 
 
 def test_a_forced_merge_does_not_put_another_table_where_one_is_managed(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Life:
                 if branch != other:
                     self.merge(branch, other)
             case "publish":
-                self.owner.publisher.publish(self.owner.content())
+                self.owner.publisher.publish_line(self.owner.content())
             case "revert":
                 self.revert(branch)
             case _:
@@ -137,7 +137,7 @@ class Life:
         """The side that stays, with what the other one added and without what it removed since the base."""
         mine, theirs = self.owner.line(branch=target), self.owner.line(branch=source)
         stays, comes, read = target, source, self.owner.read
-        is_ahead = theirs.fork > mine.fork or BranchLogTip.of(mine).is_on(theirs, read)
+        is_ahead = theirs.fork_version > mine.fork_version or BranchLogTip.from_line(mine).is_on(theirs, read)
         if target != "main" and is_ahead and self.tips[base].is_on(mine, read):
             stays, comes = source, target
         is_ancestor = self.owner.kernel.history.is_ancestor
@@ -153,17 +153,17 @@ class Life:
 
     def note(self, branch: str) -> None:
         self.at[self.head(branch)] = self.live[branch]
-        self.tips[self.head(branch)] = BranchLogTip.of(self.owner.line(branch=branch))
+        self.tips[self.head(branch)] = BranchLogTip.from_line(self.owner.line(branch=branch))
 
     def check(self) -> None:
         assert self.owner.line().tail is None
         for name in BRANCHES:
             assert self.owner.paths(branch=name) == self.live[name]
-            assert self.owner.line(branch=name).fork <= self.owner.line().latest
+            assert self.owner.line(branch=name).fork_version <= self.owner.line().latest
 
     def check_log(self) -> None:
         """Whoever reads the log alone finds main, and no version removes what is not there."""
-        assert {one.path for one in self.owner.published().files()} == self.live["main"]
+        assert {one.path for one in self.owner.published().read_files()} == self.live["main"]
         live: set[str] = set()
         for version in range(self.owner.line().latest + 1):
             actions = self.owner.actions(version)

@@ -42,7 +42,7 @@ def merge(owner: Owner, source: str, into: str = "main") -> None:
 
 
 def published(owner: Owner) -> set[str]:
-    return {one.path for one in owner.published().files()}
+    return {one.path for one in owner.published().read_files()}
 
 
 # --- an overwrite that was brought before -------------------------------------------------------------------

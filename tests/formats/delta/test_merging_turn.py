@@ -190,7 +190,7 @@ def test_a_commit_on_the_branch_that_takes_main_in_is_kept_if_it_comes_just_befo
     owner.format.between.append(lambda: somebody.commit([add("d2")], branch="dev"))
     owner.merge("main", "dev")
     assert owner.paths(branch="dev") == {"other", "d1", "d2", "m1"}
-    assert (owner.line(branch="dev").fork, owner.line(branch="dev").latest) == (2, 3)
+    assert (owner.line(branch="dev").fork_version, owner.line(branch="dev").latest) == (2, 3)
 
 
 def test_a_forced_merge_also_undoes_what_lands_just_before_its_turn(owner: Racing, somebody: Owner) -> None:
@@ -238,11 +238,11 @@ def test_a_net_change_too_large_for_the_kernel_lies_in_a_file_before_the_turn(
         owner.commit([add(name) for name in names[start : start + 500]], branch="dev")
     owner.format.between.append(lambda: somebody.commit([add("m1")]))
     owner.merge("dev", "main")
-    entry = owner.line().at(3, owner.read)
+    entry = owner.line().find_entry(3, owner.read)
     assert entry is not None
     assert entry.body
     assert owner.format.prepared == 1
-    assert {one.path for one in somebody.published().files()} == {"base", "other", "m1", *names}
+    assert {one.path for one in somebody.published().read_files()} == {"base", "other", "m1", *names}
 
 
 def test_a_branch_merged_twice_at_once_lands_once(owner: Racing, somebody: Owner) -> None:

@@ -108,12 +108,12 @@ def test_all_versions_of_a_log_count_from_the_first_that_can_be_read(table: Tabl
     write_checkpoint(table.place, load_snapshot(table.files), 10)
     table.commit(2, remove("b"), add("c"))
     log, named = read(table)
-    assert (log.latest, log.covered) == (2, (range(3),))
+    assert (log.latest_version, log.covered) == (2, (range(3),))
     assert which(named, "abcd") == ["a", "b", "c"]
     (table.root / str(CommitName(0))).unlink()
     log, named = read(table)
-    assert (log.latest, log.covered) == (2, (range(1, 3),))
-    assert [log.covers(version) for version in range(4)] == [False, True, True, False]
+    assert (log.latest_version, log.covered) == (2, (range(1, 3),))
+    assert [log.covers_version(version) for version in range(4)] == [False, True, True, False]
     assert which(named, "bc") == ["b", "c"]
     (table.root / str(CommitName(1))).unlink()
     _, named = read(table)
@@ -133,7 +133,7 @@ def test_versions_behind_a_gap_are_named_and_not_covered(table: Table) -> None:
     table.commit(0, *first(add("a")))
     table.commit(2, add("c"))
     log, named = read(table)
-    assert (log.latest, log.covered) == (2, (range(1),))
+    assert (log.latest_version, log.covered) == (2, (range(1),))
     assert which(named, "ac") == ["a", "c"]
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_understood_is_an_error(table: Table) -> None:
 
 def test_where_there_is_no_log_nothing_is_covered(table: Table) -> None:
     log, named = read(table)
-    assert (log.latest, log.covered, len(named)) == (-1, (), 0)
+    assert (log.latest_version, log.covered, len(named)) == (-1, (), 0)
 
 
 def test_a_name_takes_few_bytes() -> None:

@@ -17,7 +17,7 @@ from penstock.formats.delta.protocol.names import (
     PartName,
     StagedName,
     UuidName,
-    before_version,
+    make_text_before_version,
     parse_name,
     sidecar_name,
 )
@@ -73,8 +73,8 @@ def test_a_name_outside_of_the_log_means_nothing() -> None:
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_names_sort_by_their_versions(one: int, other: int) -> None:
     low, high = sorted((one, other))
-    assert before_version(low) < str(CommitName(low))
-    assert (str(CommitName(low)) < before_version(high)) == (low < high)
+    assert make_text_before_version(low) < str(CommitName(low))
+    assert (str(CommitName(low)) < make_text_before_version(high)) == (low < high)
 
 
 def test_a_sidecar_lies_in_its_folder_however_it_is_named() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.file_transitions import files_before
-from penstock.formats.delta.branch_log.net_change import NetChange, NetStep, fold, fold_all, with_terms_of
+from penstock.formats.delta.branch_log.net_change import NetChange, NetStep, copy_terms, fold_all, fold_steps
 from penstock.formats.delta.branch_log.replacements import Replacement
-from penstock.formats.delta.branch_log.state_difference import union
+from penstock.formats.delta.branch_log.state_difference import unite_protocols
 from penstock.formats.delta.branch_log.unmerged_commits import drop_repeated_replacements, select_unmerged
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
@@ -40,7 +40,7 @@ def nothing_before(_: Collection[str]) -> dict[str, str | None]:
 
 
 def folded(*commits: list[Action], terms: CommitTerms = BLIND) -> NetChange:
-    (net,) = fold(steps(*commits, terms=terms), SCHEMA)
+    (net,) = fold_steps(steps(*commits, terms=terms), SCHEMA)
     return net
 
 
@@ -52,7 +52,7 @@ def feed(path: str) -> Cdc:
 
 
 def test_no_commits_come_to_nothing() -> None:
-    assert fold([], SCHEMA) == ()
+    assert fold_steps([], SCHEMA) == ()
 
 
 def test_a_file_added_and_removed_is_neither() -> None:
@@ -89,7 +89,7 @@ def test_a_compaction_alone_stays_one_that_changes_no_rows() -> None:
 def test_a_file_told_once_more_and_then_removed_was_there_before_or_was_not(was_there: bool) -> None:
     net = folded([add("a", data_change=False)], [remove("a", data_change=False)])
     assert (net.adds, net.removes) == ((), ())
-    settled = net.settle({"a": None} if was_there else {})
+    settled = net.resolve_doubtful_files({"a": None} if was_there else {})
     assert settled.removes == ((remove("a", data_change=False),) if was_there else ())
     assert not settled.doubtful
 
@@ -132,7 +132,7 @@ def test_the_last_batch_and_the_last_word_of_a_domain_count_and_commit_infos_do_
 
 def test_commits_with_files_of_the_change_feed_and_others_stay_apart() -> None:
     neutral: list[Action] = [Txn(app_id="a", version=1)]
-    nets = fold(steps(neutral, [add("a")], neutral, [add("b"), feed("c")], neutral, [add("d")]), SCHEMA)
+    nets = fold_steps(steps(neutral, [add("a")], neutral, [add("b"), feed("c")], neutral, [add("d")]), SCHEMA)
     assert [(net.adds, net.feed) for net in nets] == [
         ((add("a"),), ()),
         ((add("b"),), (feed("c"),)),
@@ -222,10 +222,10 @@ def test_a_table_that_was_emptied_after_it_was_written_anew_is_empty_elsewhere_t
 
 def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_replaced_files() -> None:
     difference = NetChange(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
-    appended = with_terms_of(difference, folded([add("d")]))
+    appended = copy_terms(difference, folded([add("d")]))
     assert (appended.terms, appended.is_strict) == (BLIND, False)
     anew = fold_all([NetStep(1, (remove("a"), add("d")), CommitTerms(DeltaReads(), ()))], SCHEMA)
-    told = with_terms_of(difference, anew)
+    told = copy_terms(difference, anew)
     assert (told.terms, told.is_strict) == (ALL, True)
 
 
@@ -330,7 +330,7 @@ def test_the_same_change_that_came_another_way_is_shared() -> None:
     net = NetChange(adds=(add("a"), add("b")), removes=(remove("c"),))
     found = select_unmerged(steps([remove("c"), add("a")]), [], net, nothing_before, [])
     assert [step.actions for step in found.winners] == [()]
-    rest = net.without(found.shared)
+    rest = net.drop_files(found.shared)
     assert (rest.adds, rest.removes) == ((add("b"),), ())
 
 
@@ -351,8 +351,8 @@ def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
 
 def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_it_has_them_all() -> None:
     one, other = protocol("managedCommits", "domainMetadata"), protocol("managedCommits")
-    assert union(one, other) is one
-    both = union(other, protocol("appendOnly", reader=["deletionVectors"]))
+    assert unite_protocols(one, other) is one
+    both = unite_protocols(other, protocol("appendOnly", reader=["deletionVectors"]))
     assert (both.min_reader_version, both.min_writer_version) == (3, 7)
     assert both.reader_features == ("deletionVectors",)
     assert both.writer_features == ("appendOnly", "deletionVectors", "managedCommits")
@@ -363,7 +363,7 @@ def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
     assert not fold_all([told], SCHEMA).is_strict
     both = fold_all([told, untold], SCHEMA)
     assert both.is_strict
-    assert with_terms_of(NetChange(adds=(add("a"),)), both).is_strict
+    assert copy_terms(NetChange(adds=(add("a"),)), both).is_strict
 
 
 # --- what was there before ----------------------------------------------------------------------------------
@@ -395,34 +395,34 @@ def test_of_a_file_that_a_commit_may_have_repeated_nobody_knows_either() -> None
 
 
 def test_a_file_that_was_only_added_once_more_is_not_brought() -> None:
-    (net,) = fold(steps([add("a"), add("b")], may_repeat_files=True), SCHEMA)
+    (net,) = fold_steps(steps([add("a"), add("b")], may_repeat_files=True), SCHEMA)
     assert net.doubtful_paths == ["a", "b"]
-    settled = net.settle({"a": None})
+    settled = net.resolve_doubtful_files({"a": None})
     assert settled.adds == (add("b"),)
     assert not settled.doubtful_paths
 
 
 def test_a_file_that_was_added_once_more_and_removed_goes_if_it_was_there() -> None:
-    (net,) = fold(steps([add("a")], [remove("a")], may_repeat_files=True), SCHEMA)
-    assert net.settle({"a": None}).removes == (remove("a"),)
-    assert net.settle({}).actions == ()
+    (net,) = fold_steps(steps([add("a")], [remove("a")], may_repeat_files=True), SCHEMA)
+    assert net.resolve_doubtful_files({"a": None}).removes == (remove("a"),)
+    assert net.resolve_doubtful_files({}).actions == ()
 
 
 def test_a_file_that_was_added_once_more_removed_and_added_is_as_it_was() -> None:
-    (net,) = fold(steps([add("a")], [remove("a")], [add("a")], may_repeat_files=True), SCHEMA)
-    assert net.settle({"a": None}).actions == ()
-    assert net.settle({}).actions == (add("a"),)
+    (net,) = fold_steps(steps([add("a")], [remove("a")], [add("a")], may_repeat_files=True), SCHEMA)
+    assert net.resolve_doubtful_files({"a": None}).actions == ()
+    assert net.resolve_doubtful_files({}).actions == (add("a"),)
 
 
 def test_a_file_is_in_no_doubt_that_the_commits_have_removed_before() -> None:
     anew = NetStep(1, (remove("a"), add("b")), ANEW)
-    (net,) = fold([anew, *steps([add("a")], may_repeat_files=True)], SCHEMA)
+    (net,) = fold_steps([anew, *steps([add("a")], may_repeat_files=True)], SCHEMA)
     assert "a" not in net.doubtful_paths
-    assert add("a") in net.settle({"a": None, "b": None}).adds
+    assert add("a") in net.resolve_doubtful_files({"a": None, "b": None}).adds
 
 
 def test_a_file_whose_statistics_were_told_later_brings_its_rows_still() -> None:
-    (net,) = fold(steps([add("a")], [add("a", data_change=False)]), SCHEMA)
+    (net,) = fold_steps(steps([add("a")], [add("a", data_change=False)]), SCHEMA)
     assert net.adds == (add("a"),)
 
 

@@ -23,7 +23,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName
-from penstock.formats.delta.publishing.maintenance import checkpoint
+from penstock.formats.delta.publishing.maintenance import make_checkpoint
 from penstock.formats.rows.schema import write_schema
 from tests.formats.delta.logs import UUIDS, Table, checkpoint_bytes, opening
 from tests.servers.s3 import S3Place
@@ -146,7 +146,7 @@ def test_checkpoints_of_other_shapes_are_what_deltalake_says(
     assert found.segment.checkpoint is not None
     assert str(ClassicName(version)) not in found.segment.checkpoint.names
     assert_same(found, DeltaTable(str(table.root)))
-    assert {one.path for one in found.tombstones()} == {one.path for one in before.tombstones()}
+    assert {one.path for one in found.read_tombstones()} == {one.path for one in before.read_tombstones()}
 
 
 def test_every_row_is_what_duckdb_says(written: Table, duckdb: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_table_in_a_bucket_is_what_deltalake_says(
             ours = load_snapshot(found, version)
             assert files_of(ours) == files_of_deltalake(theirs)
             assert (ours.segment.checkpoint is None) == (version < 2)
-        made = checkpoint(places.open_place(url), 4, 0)
+        made = make_checkpoint(places.open_place(url), 4, 0)
         assert made is not None
         ours = load_snapshot(found, 4)
         assert ours.segment.names == ()
@@ -211,7 +211,7 @@ def files_of(ours: LogSnapshot) -> dict[str, tuple[Any, ...]]:
             json.loads(one.stats or "{}").get("numRecords"),
             one.partition,
         )
-        for one in ours.files()
+        for one in ours.read_files()
     }
 
 
@@ -231,7 +231,7 @@ def files_of_deltalake(theirs: DeltaTable) -> dict[str, tuple[Any, ...]]:
 def rows_of(ours: LogSnapshot, root: Path) -> Rows:
     """The rows that the files hold, with the values of their partitions."""
     found: Rows = Counter()
-    for file in ours.files():
+    for file in ours.read_files():
         read = pq.ParquetFile(root / decode_path(file.path)).read().to_pylist()
         found.update((row["id"], row["kind"] if "kind" in row else file.partition["kind"]) for row in read)
     return found
@@ -246,7 +246,7 @@ def rows_of_deltalake(theirs: DeltaTable) -> Rows:
 
 def reshape(table: Table, state: LogSnapshot, shape: str, extension: str) -> None:
     """Write the checkpoint of a version in another shape."""
-    files: list[Action] = [*state.files(), *state.tombstones()]
+    files: list[Action] = [*state.read_files(), *state.read_tombstones()]
     rest: list[Action] = [state.protocol, state.metadata, *state.transactions.values()]
     start = f"{LOG}{state.version:020}.checkpoint."
     if shape == "parts":

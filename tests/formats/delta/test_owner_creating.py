@@ -54,12 +54,12 @@ def lake(store: MemoryStore) -> Iterator[DeltaLake]:
 
 
 def test_a_table_without_a_location_gets_one_that_nobody_else_knows(lake: DeltaLake, tmp_path: Path) -> None:
-    first = lake.owner.create("main", Key("a"), NEW, warehouse=str(tmp_path))
-    second = lake.owner.create("main", Key("b"), NEW, warehouse=str(tmp_path))
+    first = lake.owner.create_table("main", Key("a"), NEW, warehouse=str(tmp_path))
+    second = lake.owner.create_table("main", Key("b"), NEW, warehouse=str(tmp_path))
     assert first.location == f"{tmp_path}/{first.id}"
     assert first.location != second.location
     assert (first.version, lake.line("a").phase) == (0, OwnershipPhase.OWNED)
-    assert lake.owner.publish("main", Key("a")) == 0
+    assert lake.owner.publish_table("main", Key("a")) == 0
     assert foreign_version(Path(first.location)) == 0
 
 
@@ -71,7 +71,7 @@ def test_a_table_can_be_created_on_a_branch_where_nobody_else_sees_it(
     lake.append("t", branch="dev")
     assert lake.line("t", "dev").latest == 1
     assert not lake.has("t")
-    assert lake.owner.publish("dev", T) == -1
+    assert lake.owner.publish_table("dev", T) == -1
     assert log_bytes(root, 0) is None
 
 
@@ -85,36 +85,36 @@ def test_creating_is_answered_as_before_when_it_is_repeated_under_its_key(
     lake: DeltaLake, tmp_path: Path
 ) -> None:
     asked = TableRequest(key="create-t", digest=lambda: b"create t")
-    first = lake.owner.create("main", T, NEW, warehouse=str(tmp_path), request=asked)
-    assert lake.owner.create("main", T, NEW, warehouse=str(tmp_path), request=asked) == first
+    first = lake.owner.create_table("main", T, NEW, warehouse=str(tmp_path), request=asked)
+    assert lake.owner.create_table("main", T, NEW, warehouse=str(tmp_path), request=asked) == first
 
 
 def test_a_lake_without_a_warehouse_asks_for_a_location(lake: DeltaLake) -> None:
     with pytest.raises(InvalidRequest, match="no warehouse"):
-        lake.owner.create("main", T, NEW)
+        lake.owner.create_table("main", T, NEW)
 
 
 def test_a_location_can_be_named_on_the_default_branch_only(lake: DeltaLake, tmp_path: Path) -> None:
     create_branch(lake.kernel, "dev")
     with pytest.raises(InvalidRequest, match="a location can be given only on"):
-        lake.owner.create("dev", T, NEW, location=str(tmp_path / "t"))
+        lake.owner.create_table("dev", T, NEW, location=str(tmp_path / "t"))
 
 
 def test_r24_a_table_is_not_created_where_one_is(lake: DeltaLake, tmp_path: Path) -> None:
     foreign_append(tmp_path / "t", 1)
     with pytest.raises(TableConflict, match="adopt it"):
-        lake.owner.create("main", T, NEW, location=str(tmp_path / "t"))
+        lake.owner.create_table("main", T, NEW, location=str(tmp_path / "t"))
     assert not lake.has("t")
     assert foreign_ids(tmp_path / "t") == [1]
 
 
 def test_r24_a_table_of_the_lake_is_not_created_again_where_it_is(lake: DeltaLake, tmp_path: Path) -> None:
     where = str(tmp_path / "t")
-    lake.owner.create("main", T, NEW, location=where)
+    lake.owner.create_table("main", T, NEW, location=where)
     with pytest.raises(TableConflict, match="'t' of this lake is already there"):
-        lake.owner.create("main", T, NEW, location=where)
+        lake.owner.create_table("main", T, NEW, location=where)
     with pytest.raises(InvalidRequest, match="already in the lake, as 't'"):
-        lake.owner.create("main", Key("u"), NEW, location=where)
+        lake.owner.create_table("main", Key("u"), NEW, location=where)
     assert not lake.has("u")
 
 
@@ -122,14 +122,14 @@ def test_no_table_is_created_where_another_one_was(store: MemoryStore, tmp_path:
     """Also where its files are gone: commits that have it would read those of the new one."""
     root = tmp_path / "t"
     with opened(store) as lake:
-        lake.owner.create("main", T, NEW, location=str(root))
+        lake.owner.create_table("main", T, NEW, location=str(root))
         lake.append("t", add("old.parquet"))
-        lake.owner.publish("main", T)
+        lake.owner.publish_table("main", T)
         lake.kernel.commit("main", [Delete(T)])
         for path in [one for one in root.rglob("*") if one.is_file()]:
             path.unlink()
         with pytest.raises(LocationRefused, match="was the location of another table"):
-            lake.owner.create("main", T, NEW, location=str(root))
+            lake.owner.create_table("main", T, NEW, location=str(root))
         assert not lake.has("t")
 
 
@@ -141,7 +141,7 @@ def test_r24_of_many_who_create_at_one_place_exactly_one_wins_and_the_others_for
         with opened(lakes[lake_id], lake_id) as lake:
             together.wait()
             try:
-                lake.owner.create("main", T, NEW, location=str(root))
+                lake.owner.create_table("main", T, NEW, location=str(root))
             except TableConflict:
                 assert not lake.has("t")
                 return None
@@ -177,8 +177,8 @@ def test_creating_at_a_place_that_storage_may_overwrite_needs_the_word_of_the_on
     where = str(tmp_path / "t")
     lake.places.open_place(where)._shared.keeps_conditions = False
     with pytest.raises(InvalidRequest, match="--sole-writer"):
-        lake.owner.create("main", T, NEW, location=where)
-    assert lake.owner.create("main", T, NEW, location=where, sole_writer=True).version == 0
+        lake.owner.create_table("main", T, NEW, location=where)
+    assert lake.owner.create_table("main", T, NEW, location=where, sole_writer=True).version == 0
 
 
 def test_locations_are_checked_before_anything_is_done(store: MemoryStore, tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_locations_are_checked_before_anything_is_done(store: MemoryStore, tmp_p
     with opened(store) as lake:
         lake.owner._check_location = refuse
         for ask in (
-            lambda: lake.owner.create("main", T, NEW, location=str(tmp_path / "t")),
-            lambda: lake.owner.adopt(str(tmp_path / "t")),
-            lambda: lake.owner.recover(str(tmp_path / "t"), any_lake=True),
+            lambda: lake.owner.create_table("main", T, NEW, location=str(tmp_path / "t")),
+            lambda: lake.owner.adopt_table(str(tmp_path / "t")),
+            lambda: lake.owner.recover_table(str(tmp_path / "t"), any_lake=True),
         ):
             with pytest.raises(InvalidRequest, match="not /"):
                 ask()
@@ -200,8 +200,8 @@ def test_locations_are_checked_before_anything_is_done(store: MemoryStore, tmp_p
 def test_a_partitioned_table_is_created_as_it_was_asked_for(lake: DeltaLake, tmp_path: Path) -> None:
     schema = SCHEMA.replace("]}", ',{"name":"day","type":"string","nullable":true,"metadata":{}}]}')
     new = NewTable(schema_string=schema, partition_columns=("day",), properties={"delta.appendOnly": "true"})
-    made = lake.owner.create("main", T, new, warehouse=str(tmp_path))
-    lake.owner.publish("main", T)
+    made = lake.owner.create_table("main", T, new, warehouse=str(tmp_path))
+    lake.owner.publish_table("main", T)
     found = ForeignTable(made.location)
     assert found.metadata().partition_columns == ["day"]
     assert found.metadata().configuration["delta.appendOnly"] == "true"

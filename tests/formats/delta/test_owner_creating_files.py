@@ -60,18 +60,23 @@ def made(
     branch: str = "main",
     asked: TableRequest = TableRequest(),
 ) -> HandoverResult:
-    return lake.owner.create(branch, T, wanted, warehouse=str(root), request=asked)
+    return lake.owner.create_table(branch, T, wanted, warehouse=str(root), request=asked)
 
 
 def first_version(lake: DeltaLake, branch: str = "main") -> list[Action]:
     content = lake.content("t", branch)
     table = lake.tables.as_format_table(T, content, branch)
-    entry = lake.line("t", branch).at(0, lake.tables.read)
-    return [one.action for one in parse_commit(lake.commits.data(table, content.location, 0, entry))]
+    entry = lake.line("t", branch).find_entry(0, lake.tables.read_object)
+    return [
+        one.action for one in parse_commit(lake.commits.read_commit_bytes(table, content.location, 0, entry))
+    ]
 
 
 def paths(lake: DeltaLake) -> list[str]:
-    return [one.path for one in lake.commits.snapshot(lake.content("t"), lake.tables.read).files()]
+    return [
+        one.path
+        for one in lake.commits.read_snapshot(lake.content("t"), lake.tables.read_object).read_files()
+    ]
 
 
 def test_a_table_begins_with_the_files_that_it_is_created_with(lake: DeltaLake, tmp_path: Path) -> None:
@@ -89,7 +94,7 @@ def test_a_table_begins_with_the_files_that_it_is_created_with(lake: DeltaLake, 
     assert (info.operation, info.fields["engineInfo"], info.is_blind_append) == ("WRITE", "an engine", False)
     assert info.in_commit_timestamp == lake.line("t").timestamp_ms
     assert [type(one) for one in others] == [Protocol, Metadata, Add, Add, Txn]
-    lake.owner.publish("main", T)
+    lake.owner.publish_table("main", T)
     assert foreign_ids(root) == [1, 2, 3]
 
 
@@ -150,7 +155,7 @@ def test_the_actions_may_be_in_a_file_beside_the_table_that_is_to_be(lake: Delta
     )
     body.unlink()  # what the lake needs of it, it has put itself
     assert found.version == 0
-    lake.owner.publish("main", T)
+    lake.owner.publish_table("main", T)
     assert len(ForeignTable(found.location).file_uris()) == 2000
 
 
@@ -164,7 +169,7 @@ def test_an_id_is_given_to_one_table_only(lake: DeltaLake, tmp_path: Path) -> No
     made(lake, tmp_path, wanted, branch="dev")
     for branch, key in (("main", T), ("dev", T), ("dev", Key("other")), ("main", Key("other"))):
         with pytest.raises(InvalidRequest, match="another id"):
-            lake.owner.create(branch, key, wanted, warehouse=str(tmp_path))
+            lake.owner.create_table(branch, key, wanted, warehouse=str(tmp_path))
     lake.kernel.commit("dev", [Delete(T)])
     with pytest.raises(InvalidRequest, match="another id"):
         made(lake, tmp_path, wanted)
@@ -251,7 +256,7 @@ def test_a_table_with_files_that_is_created_on_a_branch_arrives_by_a_merge(
     head = lake.kernel.references.get_reference("dev").head
     lake.kernel.merge(head, "main", CommitMeta(message="merge"), MergeOptions())
     assert lake.line("t").latest == 0
-    lake.owner.publish("main", T)
+    lake.owner.publish_table("main", T)
     assert foreign_ids(root) == [1, 2]
     assert (root / file.path).exists()
 
@@ -260,8 +265,8 @@ def test_a_table_at_a_named_place_begins_with_its_files_too(lake: DeltaLake, tmp
     root = tmp_path / "named"
     root.mkdir()
     file = data_file(root, 1)
-    found = lake.owner.create("main", T, new([file]), location=str(root))
+    found = lake.owner.create_table("main", T, new([file]), location=str(root))
     assert (found.version, foreign_ids(root)) == (0, [1])
     with pytest.raises(TableConflict):
-        lake.owner.create("main", T, new([add("b")]), location=str(root))
+        lake.owner.create_table("main", T, new([add("b")]), location=str(root))
     assert foreign_ids(root) == [1]

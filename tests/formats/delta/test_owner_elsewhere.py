@@ -44,7 +44,7 @@ def dropped(store: MemoryStore, tmp_path: Path) -> Path:
         root = create(lake, tmp_path)
         for number in range(3):
             lake.append("t", data_file(root, number))
-        lake.owner.publish("main", T, 1)
+        lake.owner.publish_table("main", T, 1)
         lake.kernel.commit("main", [Delete(T)])
     return root
 
@@ -54,11 +54,11 @@ def test_what_was_ratified_is_published_though_its_table_was_dropped(
 ) -> None:
     with opened(store) as lake:
         assert lake.owner.catch_up() == 1
-        identity = next(content.id for _, content in lake.tables.all_dropped(lake.tables.head()))
+        identity = next(content.id for _, content in lake.tables.list_dropped_tables(lake.tables.find_head()))
         assert identity is not None
-        assert lake.publisher.wait(identity, 3, WAIT_S)
+        assert lake.publisher.wait_for_version(identity, 3, WAIT_S)
         assert lake.owner.catch_up() == 0, "there is nothing left"
-        assert lake.owner.status() == ()
+        assert lake.owner.list_statuses() == ()
     assert foreign_ids(dropped) == [0, 1, 2]
 
 
@@ -75,7 +75,7 @@ def test_a_dropped_table_that_was_taken_by_another_lake_is_left_alone(
     store: MemoryStore, dropped: Path
 ) -> None:
     with opened(MemoryStore(), "lake-2") as other:
-        other.owner.recover(str(dropped), T, any_lake=True)
+        other.owner.recover_table(str(dropped), T, any_lake=True)
     theirs = log_bytes(dropped, 2)
     with opened(store) as lake:
         assert lake.owner.catch_up() == 0
@@ -87,7 +87,7 @@ def test_a_table_that_was_handed_back_is_not_published_again(store: MemoryStore,
     with opened(store, publishes=False) as lake:
         root = create(lake, tmp_path)
         lake.append("t", data_file(root, 1))
-        lake.owner.release(T)
+        lake.owner.release_table(T)
         (root / str(CommitName(2))).unlink()
         assert lake.owner.catch_up() == 0
     assert log_bytes(root, 2) is None
@@ -102,7 +102,7 @@ def copied(store: MemoryStore, tmp_path: Path) -> Iterator[tuple[DeltaLake, Path
     with opened(store, publishes=False) as lake:
         root = create(lake, tmp_path)
         lake.append("t")
-        lake.owner.publish("main", T, 0)
+        lake.owner.publish_table("main", T, 0)
         create_branch(lake.kernel, "dev")
         lake.append("t", branch="dev")
     with opened(store, "a-copy") as copy:
@@ -117,9 +117,9 @@ def test_k12_a_copy_of_a_lake_publishes_nothing(copied: tuple[DeltaLake, Path]) 
     copy.publisher.table_committed(T, copy.content("t", "dev"), is_default=False)
     assert copy.owner.catch_up() == 0
     assert copy.publisher.list_unpublished() == ()
-    assert not copy.publisher.wait(content.id, 1, 0.0)
+    assert not copy.publisher.wait_for_version(content.id, 1, 0.0)
     with pytest.raises(ManagedElsewhere, match=r"belongs to lake lake-1 at https://lake\.example"):
-        copy.owner.publish("main", T)
+        copy.owner.publish_table("main", T)
     assert log_bytes(root, 1) is None
     assert not any(one.is_file() for one in (root / "_penstock").rglob("*"))
 
@@ -135,15 +135,15 @@ def test_k12_a_table_whose_owner_cannot_be_read_now_is_published_later_if_it_is_
         def read(one: ObjectId) -> bytes:
             if away[0]:
                 raise Unavailable("the store is away")
-            return lake.tables.read(one)
+            return lake.tables.read_object(one)
 
         assert content.id is not None
         publisher = Publisher(lake.places, read, background=False)
         publisher.publish_for(lake.identity)
         publisher.table_committed(T, content, is_default=True)
-        assert not publisher.wait(content.id, 1, 0.0)
+        assert not publisher.wait_for_version(content.id, 1, 0.0)
         away[0] = False
-        is_published = publisher.wait(content.id, 1, 0.0)
+        is_published = publisher.wait_for_version(content.id, 1, 0.0)
     assert is_published == (lake_id == "lake-1")
     assert (log_bytes(root, 1) is not None) == is_published
     assert publisher.list_unpublished() == ()
@@ -157,15 +157,15 @@ def test_k12_who_would_change_a_log_can_ask_whose_it_is(
     with pytest.raises(ManagedElsewhere, match="is read-only here"):
         copy.publisher.check_owned(content)
     with pytest.raises(ManagedElsewhere):
-        copy.publisher.look(content)
-    (status,) = copy.owner.status()
+        copy.publisher.inspect_log(content)
+    (status,) = copy.owner.list_statuses()
     assert (status.owner, status.alarm, status.oldest_s) == ("lake-1", "", None)
     with opened(store) as lake:
         lake.publisher.check_owned(content)
-        assert lake.publisher.look(content) == 0
+        assert lake.publisher.inspect_log(content) == 0
 
 
 def test_k12_a_copy_of_a_lake_reads_what_is_not_published(copied: tuple[DeltaLake, Path]) -> None:
     copy, root = copied
-    (only,) = copy.owner.commits(T, copy.content("t"), 1).commits
+    (only,) = copy.owner.list_commits(T, copy.content("t"), 1).commits
     assert (root / only.name).stat().st_size == only.size

@@ -39,7 +39,7 @@ def lake() -> Iterator[DeltaLake]:
 
 
 def create_at(lake: DeltaLake, key: Key, place: Path) -> None:
-    lake.owner.create("main", key, NEW, location=str(place))
+    lake.owner.create_table("main", key, NEW, location=str(place))
 
 
 def drop(lake: DeltaLake, key: Key) -> None:
@@ -48,7 +48,7 @@ def drop(lake: DeltaLake, key: Key) -> None:
 
 def revert(lake: DeltaLake, commit: ObjectId | None = None) -> None:
     """Undo a commit, the newest if none is named."""
-    lake.kernel.revert(commit or lake.tables.head(), "main", CommitMeta())
+    lake.kernel.revert(commit or lake.tables.find_head(), "main", CommitMeta())
 
 
 @pytest.mark.parametrize("outer_first", [True, False])
@@ -84,7 +84,7 @@ def test_of_two_who_come_at_once_inside_and_outside_one_is_refused(lake: DeltaLa
 def test_a_table_that_left_is_in_nobodys_way(lake: DeltaLake, tmp_path: Path) -> None:
     create_at(lake, A, tmp_path / "p" / "x")
     drop(lake, A)
-    dropped = lake.tables.head()
+    dropped = lake.tables.find_head()
     create_at(lake, B, tmp_path / "p")
     with pytest.raises(MergeConflict, match="inside the folder of another"):
         revert(lake, dropped)
@@ -98,7 +98,7 @@ def test_a_table_is_counted_once_however_it_comes_goes_and_moves(lake: DeltaLake
         revert(lake)
     drop(lake, Key("t"))
     create(lake, tmp_path, "other", "dev")
-    lake.kernel.merge(lake.tables.head("dev"), "main", CommitMeta())
+    lake.kernel.merge(lake.tables.find_head("dev"), "main", CommitMeta())
     with pytest.raises(CommitConflict, match="another table is inside"):
         create_at(lake, A, tmp_path)
     drop(lake, Key("other"))
@@ -110,16 +110,16 @@ def test_the_place_of_a_promise_that_came_to_nothing_is_as_before(lake: DeltaLak
     root = tmp_path / "a"
     create_at(lake, A, root)
     lake.append("a", data_file(root, 1))
-    lake.owner.publish("main", A)
+    lake.owner.publish_table("main", A)
     drop(lake, A)
-    dropped = lake.tables.head()
+    dropped = lake.tables.find_head()
     lake.use(doing_before_the_put(lambda: (root / f"_delta_log/{2:020}.json").write_bytes(b"{}\n")))
     with pytest.raises(TableConflict):
-        lake.owner.recover(str(root), B, lost="lake-1")
+        lake.owner.recover_table(str(root), B, lost="lake-1")
     (root / f"_delta_log/{2:020}.json").unlink()
     revert(lake, dropped)
     lake.append("a", data_file(root, 2))
-    assert lake.owner.publish("main", A) == 2
+    assert lake.owner.publish_table("main", A) == 2
     assert foreign_ids(root) == [1, 2]
 
 
@@ -128,10 +128,10 @@ def test_the_place_of_a_promise_that_was_kept_is_not_its_predecessors_again(
 ) -> None:
     root = tmp_path / "a"
     foreign_append(root, 1)
-    lake.owner.adopt(str(root), A)
+    lake.owner.adopt_table(str(root), A)
     drop(lake, A)
-    dropped = lake.tables.head()
-    lake.owner.recover(str(root), B, lost="lake-1")
+    dropped = lake.tables.find_head()
+    lake.owner.recover_table(str(root), B, lost="lake-1")
     for _ in range(2):
         with pytest.raises(MergeConflict, match=r"belongs to another table now|is already"):
             revert(lake, dropped)

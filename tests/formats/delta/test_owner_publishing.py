@@ -13,7 +13,7 @@ from penstock.errors import (
     NotManaged,
     OutcomeUnknown,
 )
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, with_line
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, replace_branch_log
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
@@ -61,7 +61,7 @@ def tracked(lake: DeltaLake, tmp_path: Path) -> DeltaLake:
     create(lake, tmp_path)
     for _ in range(15):
         lake.append("t")
-    lake.owner.publish("main", T, 9)
+    lake.owner.publish_table("main", T, 9)
     return lake
 
 
@@ -81,8 +81,8 @@ def tracked(lake: DeltaLake, tmp_path: Path) -> DeltaLake:
 def test_r13_commits_are_told_in_order_from_one_version_to_another(
     tracked: DeltaLake, start: int | None, end: int | None, versions: range
 ) -> None:
-    content = with_line(tracked.content("t"), tracked.line("t").published_to(9))
-    got = tracked.owner.commits(T, content, start, end)
+    content = replace_branch_log(tracked.content("t"), tracked.line("t").drop_published_entries(9))
+    got = tracked.owner.list_commits(T, content, start, end)
     assert [one.version for one in got.commits] == list(versions)
     assert (got.latest_version, got.published) == (15, 9)
     root = Path(content.location)
@@ -97,8 +97,8 @@ def test_r13_commits_are_told_in_order_from_one_version_to_another(
 def test_r13_commits_are_those_of_one_moment(tracked: DeltaLake) -> None:
     content = tracked.content("t")
     tracked.append("t")
-    tracked.owner.publish("main", T)
-    got = tracked.owner.commits(T, content)
+    tracked.owner.publish_table("main", T)
+    got = tracked.owner.list_commits(T, content)
     assert got.latest_version == 15
     assert [one.version for one in got.commits] == list(range(got.published + 1, 16))
     assert all((Path(content.location) / one.name).is_file() for one in got.commits)
@@ -106,17 +106,17 @@ def test_r13_commits_are_those_of_one_moment(tracked: DeltaLake) -> None:
 
 def test_a_range_that_ends_before_it_begins_is_refused(tracked: DeltaLake) -> None:
     with pytest.raises(InvalidRequest, match="5 to 4"):
-        tracked.owner.commits(T, tracked.content("t"), 5, 4)
+        tracked.owner.list_commits(T, tracked.content("t"), 5, 4)
 
 
 def test_r14_the_latest_version_never_goes_back(lake: DeltaLake, tmp_path: Path) -> None:
     create(lake, tmp_path)
     latest = []
     for number in range(4):
-        latest.append(lake.owner.commits(T, lake.content("t")).latest_version)
+        latest.append(lake.owner.list_commits(T, lake.content("t")).latest_version)
         lake.append("t")
-        lake.owner.publish("main", T, number)
-        latest.append(lake.owner.commits(T, lake.content("t")).latest_version)
+        lake.owner.publish_table("main", T, number)
+        latest.append(lake.owner.list_commits(T, lake.content("t")).latest_version)
     assert latest == [0, 1, 1, 2, 2, 3, 3, 4]
 
 
@@ -126,7 +126,7 @@ def test_the_commits_of_a_branch_are_its_own(lake: DeltaLake, tmp_path: Path) ->
     create_branch(lake.kernel, "dev")
     lake.append("t")
     lake.append("t", add("branch.parquet"), branch="dev")
-    got = lake.owner.commits(T, lake.content("t", "dev"), 2)
+    got = lake.owner.list_commits(T, lake.content("t", "dev"), 2)
     (only,) = got.commits
     assert (only.version, got.latest_version) == (2, 2)
     assert only.name.startswith("_penstock/")
@@ -137,11 +137,11 @@ def test_r21_what_was_answered_as_published_is_there(lake: DeltaLake, tmp_path: 
     root = create(lake, tmp_path)
     for _ in range(5):
         lake.append("t")
-    assert lake.owner.publish("main", T, 3) >= 3
+    assert lake.owner.publish_table("main", T, 3) >= 3
     assert all(log_bytes(root, version) is not None for version in range(4))
-    assert lake.owner.publish("main", T, 2) >= 2
-    assert lake.owner.publish("main", T) == 5
-    assert lake.owner.publish("main", T) == 5
+    assert lake.owner.publish_table("main", T, 2) >= 2
+    assert lake.owner.publish_table("main", T) == 5
+    assert lake.owner.publish_table("main", T) == 5
 
 
 @pytest.mark.parametrize("version", [-1, 2, 99])
@@ -149,7 +149,7 @@ def test_r20_no_more_is_published_than_was_ratified(lake: DeltaLake, tmp_path: P
     root = create(lake, tmp_path)
     lake.append("t")
     with pytest.raises(InvalidRequest, match="the latest is 1"):
-        lake.owner.publish("main", T, version)
+        lake.owner.publish_table("main", T, version)
     assert log_bytes(root, 0) is None
 
 
@@ -162,13 +162,13 @@ def test_r22_another_process_publishes_what_was_left(store: MemoryStore, tmp_pat
         assert lake.owner.catch_up() == 1
         content = lake.content("t")
         assert content.id is not None
-        assert lake.publisher.wait(content.id, 1, WAIT_S)
+        assert lake.publisher.wait_for_version(content.id, 1, WAIT_S)
     assert foreign_ids(root) == [1]
 
 
 def test_catching_up_with_an_empty_lake_does_nothing(lake: DeltaLake) -> None:
     assert lake.owner.catch_up() == 0
-    assert lake.owner.status() == ()
+    assert lake.owner.list_statuses() == ()
 
 
 def test_one_table_that_cannot_go_on_keeps_no_other_from_it(
@@ -181,12 +181,12 @@ def test_one_table_that_cannot_go_on_keeps_no_other_from_it(
     foreign_append(tmp_path / "a", 1)
     with opened(store, publishes=False, handover=Unanswered) as lake:
         with pytest.raises(OutcomeUnknown):
-            lake.owner.adopt(str(tmp_path / "a"))
+            lake.owner.adopt_table(str(tmp_path / "a"))
         for key in ("b", "c"):
             create(lake, tmp_path, key)
         caplog.clear()
         assert lake.owner.catch_up() == 2
-        assert lake.owner.status()[0].phase is OwnershipPhase.ADOPTING
+        assert lake.owner.list_statuses()[0].phase is OwnershipPhase.ADOPTING
     assert "'a' at" in caplog.text
     assert "no answer" in caplog.text
 
@@ -196,14 +196,14 @@ def test_the_status_tells_how_far_each_table_is_published(lake: DeltaLake, tmp_p
     create(lake, tmp_path, "a")
     for _ in range(6):
         lake.append("a")
-    lake.owner.publish("main", Key("a"), 2)
-    lake.owner.publish("main", Key("b"))
-    first, second = lake.owner.status()
+    lake.owner.publish_table("main", Key("a"), 2)
+    lake.owner.publish_table("main", Key("b"))
+    first, second = lake.owner.list_statuses()
     assert (str(first.key), first.latest_version, first.published, first.backlog) == ("a", 6, 2, 4)
     assert first.oldest_s is not None
     assert 0 <= first.oldest_s < 60
     assert (str(second.key), second.backlog, second.oldest_s, second.alarm) == ("b", 0, None, "")
-    assert lake.owner.status(Key("b")) == (second,)
+    assert lake.owner.list_statuses(Key("b")) == (second,)
 
 
 def test_the_status_sees_what_another_process_published(store: MemoryStore, tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_the_status_sees_what_another_process_published(store: MemoryStore, tmp_
         create(one, tmp_path)
         for _ in range(9):
             one.append("t")
-        other.owner.publish("main", T, 7)
-        assert one.owner.status()[0].published == 7
+        other.owner.publish_table("main", T, 7)
+        assert one.owner.list_statuses()[0].published == 7
 
 
 def test_the_status_is_right_for_a_log_that_was_cleaned_up(store: MemoryStore, tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_the_status_is_right_for_a_log_that_was_cleaned_up(store: MemoryStore, t
         root = create(lake, tmp_path)
         for _ in range(9):
             lake.append("t")
-        other.owner.publish("main", T, 7)
+        other.owner.publish_table("main", T, 7)
         for version in range(6):
             (root / str(CommitName(version))).unlink()
-        assert lake.owner.status()[0].published == 7
+        assert lake.owner.list_statuses()[0].published == 7
 
 
 @pytest.mark.parametrize("catches_up", [True, False])
@@ -236,7 +236,7 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
         for _ in range(3):
             lake.append("t")
         if version:
-            lake.owner.publish("main", T, version - 1)
+            lake.owner.publish_table("main", T, version - 1)
     (root / LOG).mkdir(parents=True, exist_ok=True)
     (root / str(CommitName(version))).write_bytes(b'{"commitInfo":{}}\n')
     with opened(store, publishes=False) as lake:
@@ -244,8 +244,8 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
             lake.owner.catch_up()
             identity = lake.content("t").id
             assert identity is not None
-            assert not lake.publisher.wait(identity, 3, WAIT_S)
-        (status,) = lake.owner.status()
+            assert not lake.publisher.wait_for_version(identity, 3, WAIT_S)
+        (status,) = lake.owner.list_statuses()
     assert (status.latest_version, status.published, status.backlog) == (3, version - 1, 4 - version)
     what = f"version {version} at {root}/{CommitName(version)} is not the one that the lake has"
     assert f"'t' is out of sync: {what}" in status.alarm
@@ -256,8 +256,8 @@ def test_a_promise_to_adopt_is_not_counted_as_published(store: MemoryStore, tmp_
     foreign_append(tmp_path / "a", 1)
     with opened(store, publishes=False, handover=dying("_put_conversion", before=True)) as lake:
         with pytest.raises(Died):
-            lake.owner.adopt(str(tmp_path / "a"))
-        (status,) = lake.owner.status()
+            lake.owner.adopt_table(str(tmp_path / "a"))
+        (status,) = lake.owner.list_statuses()
     assert (status.phase, status.latest_version, status.published) == (OwnershipPhase.ADOPTING, 1, 0)
 
 
@@ -268,18 +268,18 @@ def test_the_status_tells_what_stands_against_publishing(lake: DeltaLake, tmp_pa
     path.write_bytes(b'{"commitInfo":{}}\n')
     lake.owner.catch_up()
     with pytest.raises(Exception, match="00000000000000000000"):
-        lake.owner.publish("main", T)
-    assert lake.owner.status()[0].alarm != ""
+        lake.owner.publish_table("main", T)
+    assert lake.owner.list_statuses()[0].alarm != ""
 
 
 def test_only_managed_tables_are_asked_about(lake: DeltaLake, tmp_path: Path) -> None:
     lake.kernel.commit("main", [Put(Key("iceberg"), IcebergTable(metadata_location="1"))])
     with pytest.raises(NotManaged, match="'iceberg' is an Iceberg table; the lake reads and writes rows of"):
-        lake.owner.status(Key("iceberg"))
+        lake.owner.list_statuses(Key("iceberg"))
     with pytest.raises(KeyNotFound):
-        lake.owner.publish("main", Key("nothing"))
+        lake.owner.publish_table("main", Key("nothing"))
     with pytest.raises(NotManaged):
-        lake.owner.release(Key("iceberg"))
+        lake.owner.release_table(Key("iceberg"))
     assert tmp_path.is_dir()
 
 
@@ -289,7 +289,7 @@ def test_of_a_long_backlog_only_the_commits_that_are_asked_for_get_files(
     root = create(lake, tmp_path)
     for _ in range(40):
         lake.append("t")
-    (only,) = lake.owner.commits(T, lake.content("t"), 7, 7).commits
+    (only,) = lake.owner.list_commits(T, lake.content("t"), 7, 7).commits
     assert staged_names(root) == [Path(only.name).name]
 
 
@@ -299,8 +299,8 @@ def test_a_version_of_a_branch_is_not_told_by_the_name_of_the_default_branchs(
     lake.kernel.commit("main", [Put(Key("other"), IcebergTable(metadata_location="1"))])
     create_branch(lake.kernel, "dev")
     create(lake, tmp_path, branch="dev")
-    lake.kernel.merge(lake.tables.head("dev"), "main", CommitMeta(message="merge"), MergeOptions())
+    lake.kernel.merge(lake.tables.find_head("dev"), "main", CommitMeta(message="merge"), MergeOptions())
     for _ in range(2):
         lake.append("t")
-    lake.owner.publish("main", T)
+    lake.owner.publish_table("main", T)
     assert lake.append("t", branch="dev").name == ""

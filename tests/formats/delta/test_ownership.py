@@ -15,12 +15,12 @@ from penstock.formats.delta.branch_log.ownership import (
     TableBeforeCommit,
     TableOwner,
     check_adoptable,
-    conversion,
+    encode_adoption_commit,
+    encode_release_commit,
+    find_owner,
     first_commit,
     is_timed,
-    owner_of,
     protected_changes,
-    release,
 )
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit, write_commit
 from penstock.formats.delta.protocol.clones import OWNER_CONF
@@ -72,7 +72,7 @@ LEGACY = [
     "was", LEGACY, ids=lambda one: f"{one.min_reader_version}-{one.min_writer_version}-{one.writer_features}"
 )
 def test_a_conversion_keeps_every_feature_that_a_version_stood_for(was: Protocol) -> None:
-    data = conversion(before(was), LAKE, TABLE, ATTEMPT, NOW_MS)
+    data = encode_adoption_commit(before(was), LAKE, TABLE, ATTEMPT, NOW_MS)
     _, becomes, about = parts(data)
     assert supported_features(becomes) == supported_features(was) | {"managedCommits", "inCommitTimestamp"}
     assert becomes.min_reader_version == was.min_reader_version
@@ -83,7 +83,7 @@ def test_a_conversion_keeps_every_feature_that_a_version_stood_for(was: Protocol
 
 
 def test_a_conversion_says_from_which_version_on_there_are_timestamps() -> None:
-    info, _, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    info, _, about = parts(encode_adoption_commit(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
     assert info.in_commit_timestamp == NOW_MS
     assert about.configuration["delta.inCommitTimestampEnablementVersion"] == "5"
     assert about.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(NOW_MS)
@@ -91,7 +91,7 @@ def test_a_conversion_says_from_which_version_on_there_are_timestamps() -> None:
 
 def test_r38_a_conversion_is_later_than_the_version_before_it_though_the_clock_is_behind() -> None:
     ahead = before(protocol(), time_ms=NOW_MS + 60_000)
-    info, _, about = parts(conversion(ahead, LAKE, TABLE, ATTEMPT, NOW_MS))
+    info, _, about = parts(encode_adoption_commit(ahead, LAKE, TABLE, ATTEMPT, NOW_MS))
     assert info.in_commit_timestamp == NOW_MS + 60_001
     assert about.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(NOW_MS + 60_001)
     assert info.transaction_id == str(ATTEMPT)
@@ -100,14 +100,14 @@ def test_r38_a_conversion_is_later_than_the_version_before_it_though_the_clock_i
 def test_a_table_that_has_timestamps_already_is_not_said_to_get_them() -> None:
     timed = metadata(delta_enableInCommitTimestamps="true")
     _, _, about = parts(
-        conversion(before(protocol("inCommitTimestamp"), timed), LAKE, TABLE, ATTEMPT, NOW_MS)
+        encode_adoption_commit(before(protocol("inCommitTimestamp"), timed), LAKE, TABLE, ATTEMPT, NOW_MS)
     )
     assert not [name for name in about.configuration if "Enablement" in name]
 
 
 def test_a_conversion_changes_nothing_else_of_the_metadata() -> None:
     about = metadata(delta_appendOnly="true")
-    _, _, converted = parts(conversion(before(protocol(), about), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, _, converted = parts(encode_adoption_commit(before(protocol(), about), LAKE, TABLE, ATTEMPT, NOW_MS))
     kept = {name: value for name, value in converted.configuration.items() if name not in PROTECTED}
     assert msgspec.structs.replace(converted, configuration=kept) == about
 
@@ -122,63 +122,65 @@ def test_a_conversion_changes_nothing_else_of_the_metadata() -> None:
     ids=["without timestamps", "with the feature", "with timestamps"],
 )
 def test_a_table_that_is_handed_back_has_what_it_had_before(was: Protocol, about: Metadata) -> None:
-    _, managed, owned_about = parts(conversion(before(was, about), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, managed, owned_about = parts(encode_adoption_commit(before(was, about), LAKE, TABLE, ATTEMPT, NOW_MS))
     owned = before(managed, owned_about, version=5, time_ms=NOW_MS)
-    data = release(owned, ATTEMPT, NOW_MS)
+    data = encode_release_commit(owned, ATTEMPT, NOW_MS)
     info, becomes, after = parts(data)
     assert info.in_commit_timestamp == NOW_MS + 1
     assert supported_features(becomes) == supported_features(was)
     assert after == about
-    assert owner_of(becomes, after) is None
+    assert find_owner(becomes, after) is None
     droppable = frozenset({"managedCommits", "inCommitTimestamp"})
     assert check_bytes(data, state(owned), LintRules(droppable=droppable)) == ()
 
 
 def test_a_released_table_can_be_adopted_again() -> None:
-    _, managed, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
-    _, back, again = parts(release(before(managed, about, time_ms=NOW_MS), ATTEMPT, NOW_MS))
+    _, managed, about = parts(encode_adoption_commit(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, back, again = parts(encode_release_commit(before(managed, about, time_ms=NOW_MS), ATTEMPT, NOW_MS))
     check_adoptable(back, again, "the table")
-    data = conversion(before(back, again, version=6, time_ms=NOW_MS + 1), LAKE, TABLE, ATTEMPT, NOW_MS)
+    data = encode_adoption_commit(
+        before(back, again, version=6, time_ms=NOW_MS + 1), LAKE, TABLE, ATTEMPT, NOW_MS
+    )
     assert check_bytes(data, state(before(back, again, version=6, time_ms=NOW_MS + 1))) == ()
-    assert owner_of(*parts(data)[1:]) is not None
+    assert find_owner(*parts(data)[1:]) is not None
 
 
 def test_r37_the_property_without_the_feature_is_an_invalid_table() -> None:
     with pytest.raises(
         InvalidTable, match=r"the property 'delta.managedCommitOwnerName', but not the feature"
     ):
-        owner_of(protocol(), metadata(delta_managedCommitOwnerName="penstock"), "sales")
+        find_owner(protocol(), metadata(delta_managedCommitOwnerName="penstock"), "sales")
 
 
 def test_r37_the_feature_without_the_property_is_an_invalid_table() -> None:
     with pytest.raises(InvalidTable, match="sales is invalid: it has the feature 'managedCommits', but not"):
-        owner_of(protocol("managedCommits"), metadata(), "sales")
+        find_owner(protocol("managedCommits"), metadata(), "sales")
 
 
 @pytest.mark.parametrize("conf", ["", "[]", '{"lake": 1}', "{", '{"a": {}}'])
 def test_the_owners_settings_are_a_map_of_text(conf: str) -> None:
     about = metadata(delta_managedCommitOwnerName="penstock", delta_managedCommitOwnerConf=conf)
     with pytest.raises(InvalidTable, match="managedCommitOwnerConf"):
-        owner_of(protocol("managedCommits"), about)
+        find_owner(protocol("managedCommits"), about)
 
 
 def test_a_table_of_the_file_system_has_no_owner() -> None:
-    assert owner_of(protocol(), metadata()) is None
+    assert find_owner(protocol(), metadata()) is None
 
 
 def test_an_owner_need_not_have_settings() -> None:
     about = metadata(delta_managedCommitOwnerName="commit-owner-1")
-    assert owner_of(protocol("managedCommits"), about) == TableOwner("commit-owner-1", {})
+    assert find_owner(protocol("managedCommits"), about) == TableOwner("commit-owner-1", {})
 
 
 def test_a_table_names_its_lake_and_which_table_of_it_it_is() -> None:
-    owner = owner_of(*parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))[1:])
+    owner = find_owner(*parts(encode_adoption_commit(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))[1:])
     assert owner is not None
-    assert (owner.lake, owner.table, owner.at) == ("0f5c", TABLE, "https://lake.example.org")
-    assert LAKE.owns(owner)
-    assert not OwnerIdentity("other").owns(owner)
-    assert not LAKE.owns(TableOwner("commit-owner-1", {"lake": "0f5c"}))
-    assert not LAKE.owns(None)
+    assert (owner.lake, owner.table, owner.lake_address) == ("0f5c", TABLE, "https://lake.example.org")
+    assert LAKE.is_owner(owner)
+    assert not OwnerIdentity("other").is_owner(owner)
+    assert not LAKE.is_owner(TableOwner("commit-owner-1", {"lake": "0f5c"}))
+    assert not LAKE.is_owner(None)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +193,14 @@ def test_a_table_names_its_lake_and_which_table_of_it_it_is() -> None:
     ],
 )
 def test_r39_what_a_table_says_of_its_owner_holds_no_secrets(url: str, at: str | None) -> None:
-    said = OwnerIdentity("0f5c", url).configuration(TABLE)
+    said = OwnerIdentity("0f5c", url).make_owner_properties(TABLE)
     conf = msgspec.json.decode(said[OWNER_CONF], type=dict[str, str])
     assert conf.get("at") == at
     assert "hunter2" not in str(said)
 
 
 def test_r31_a_table_of_another_owner_is_refused_and_the_way_out_is_told() -> None:
-    _, managed, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, managed, about = parts(encode_adoption_commit(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
     with pytest.raises(ManagedElsewhere, match=r"belongs to lake 0f5c at https://lake.example.org") as caught:
         check_adoptable(managed, about, "/data/sales")
     assert "penstock delta release" in caught.value.message
@@ -220,7 +222,7 @@ def test_a_table_that_cannot_be_written_is_not_adopted_and_all_reasons_are_told(
 
 
 def test_r37_only_the_owner_changes_the_properties_that_say_who_it_is() -> None:
-    _, _, about = parts(conversion(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
+    _, _, about = parts(encode_adoption_commit(before(protocol()), LAKE, TABLE, ATTEMPT, NOW_MS))
     other = msgspec.structs.replace(about, configuration={**about.configuration, OWNER_CONF: "{}"})
     gone = {name: value for name, value in about.configuration.items() if name != OWNER_NAME}
     more = {**about.configuration, "delta.appendOnly": "true"}
@@ -244,7 +246,7 @@ def test_a_new_table_has_the_features_that_every_writer_knows_and_that_it_uses_a
     assert supported_features(becomes) == used | {"managedCommits", "inCommitTimestamp"}
     assert becomes.reader_features == ("timestampNtz",)
     assert "delta.feature.domainMetadata" not in about.configuration
-    assert owner_of(becomes, about) is not None
+    assert find_owner(becomes, about) is not None
 
 
 def test_a_plain_new_table_can_be_read_by_the_oldest_readers() -> None:

@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.partition_conditions import (
     check_condition,
-    condition_outcomes,
+    evaluate_condition,
     partition_part,
 )
 from penstock.formats.delta.protocol.predicate_outcomes import Outcome
@@ -76,9 +76,9 @@ def test_a_condition_comes_to_one_thing_for_known_values(
     where: str, values: dict[str, str | None], outcome: Outcome
 ) -> None:
     check_condition(where, SCHEMA, COLUMNS)
-    assert condition_outcomes(where, SCHEMA, values) == {outcome}
+    assert evaluate_condition(where, SCHEMA, values) == {outcome}
     region = PartitionRegion(SCHEMA, (PartitionFilter(where=where),))
-    assert region.holds(values) is (outcome is True)
+    assert region.may_hold_file(values) is (outcome is True)
     assert region.is_decided(values)
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_told_may_be_in_the_partitions_and_is_no_certain_part(
     where: str, values: dict[str, str | None]
 ) -> None:
     region = PartitionRegion(SCHEMA, (PartitionFilter(where=where),))
-    assert region.holds(values)
+    assert region.may_hold_file(values)
     assert not region.is_decided(values)
     certain = PartitionRegion(SCHEMA, (PartitionFilter(where=where), PartitionFilter()))
     assert certain.is_decided(values)
@@ -103,9 +103,9 @@ def test_what_cannot_be_told_may_be_in_the_partitions_and_is_no_certain_part(
 
 def test_values_and_a_condition_must_both_fit() -> None:
     region = PartitionRegion(SCHEMA, (PartitionFilter({"city": ("x",)}, "day < '2026-11-01'"),))
-    assert region.holds({"city": "x", "day": "2026-10-01"})
-    assert not region.holds({"city": "y", "day": "2026-10-01"})
-    assert not region.holds({"city": "x", "day": "2026-12-01"})
+    assert region.may_hold_file({"city": "x", "day": "2026-10-01"})
+    assert not region.may_hold_file({"city": "y", "day": "2026-10-01"})
+    assert not region.may_hold_file({"city": "x", "day": "2026-12-01"})
     assert region.is_decided({"city": "y", "day": "never"})
 
 
@@ -129,7 +129,7 @@ def test_a_part_of_a_struct_is_no_partition_column_whatever_that_is_called() -> 
     both = (Field(name="a", type=inside, nullable=True), Field(name="a.b", type="long", nullable=True))
     odd = write_schema(StructType(both))
     check_condition("`a.b` = 1", odd, ["a.b"])
-    assert condition_outcomes("`a.b` = 1", odd, {"a.b": "1"}) == {True}
+    assert evaluate_condition("`a.b` = 1", odd, {"a.b": "1"}) == {True}
     with pytest.raises(InvalidRequest, match="not a partition column"):
         check_condition("a.b = 1", odd, ["a.b"])
 

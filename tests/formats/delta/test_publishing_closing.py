@@ -32,13 +32,13 @@ def test_who_publishes_after_closing_does_not_wait_for_a_job_that_hangs(tmp_path
     publisher.table_committed(KEY, content, is_default=True)
     assert stopped.wait(WAIT_S)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(publisher.publish, content)
+        waiting = threads.submit(publisher.publish_line, content)
         publisher.close(0.01)
         try:
             with pytest.raises(Unavailable, match="was closed"):
                 waiting.result(WAIT_S / 2)
             with pytest.raises(Unavailable, match="was closed"):
-                publisher.publish(content)
+                publisher.publish_line(content)
         finally:
             go_on.set()
     places.close()
@@ -64,7 +64,7 @@ def test_what_is_told_while_an_older_line_is_found_to_be_anothers_is_published(t
     assert at_work.wait(WAIT_S)
     publisher.table_committed(KEY, table.held(), is_default=True)
     go_on.set()
-    assert publisher.wait(ID, 1, WAIT_S)
+    assert publisher.wait_for_version(ID, 1, WAIT_S)
     publisher.close(WAIT_S)
     assert table.log() == table.ratified(0, 1)
     places.close()

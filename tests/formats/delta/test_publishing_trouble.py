@@ -59,7 +59,7 @@ def test_r18_no_version_is_written_before_the_one_ahead_of_it(tmp_path: Path) ->
     content = ratify(table, 100)
     publishers = [publishing(table, places) for _ in range(3)]
     with ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(lambda one: one.publish(content), publishers)) == [99] * 3
+        assert list(threads.map(lambda one: one.publish_line(content), publishers)) == [99] * 3
     # The order is checked as each is about to be linked: the next may be noted here before this one.
     assert sorted(linked) == [str(CommitName(version)) for version in range(100)], "each once"
     places.close()
@@ -87,11 +87,11 @@ def test_r22_whoever_dies_at_any_step_leaves_what_another_finishes(tmp_path: Pat
         Dying.left, steps = dies_at, 0
         if dies_at >= 0:
             with pytest.raises(Died):
-                publishing(table, places).publish(content)
+                publishing(table, places).publish_line(content)
             Dying.left = -1
             log = table.log()
             assert log == table.ratified(0, len(log) - 1), "a part, without a gap"
-        assert publishing(table, places).publish(content) == 4
+        assert publishing(table, places).publish_line(content) == 4
         assert table.log() == table.ratified(0, 4)
         places.close()
 
@@ -115,7 +115,7 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
     table = Ratified(str(tmp_path), places)
     for _ in range(9):
         table.held()
-    assert publishing(table, places).publish(table.content) == 8
+    assert publishing(table, places).publish_line(table.content) == 8
     assert table.log() == table.ratified(0, 8)
     assert next(lost, None) is None, "all of that happened"
     places.close()
@@ -134,7 +134,7 @@ def test_storage_that_never_answers_is_said_to_be_unavailable(tmp_path: Path) ->
     table = Ratified(str(tmp_path), places)
     publisher = publishing(table, places)
     with pytest.raises(Unavailable, match="it is not known whether"):
-        publisher.publish(table.held())
+        publisher.publish_line(table.held())
     assert asked == FRUITLESS_MAX
     assert publisher.published_version(ID) == -1
     places.close()
@@ -148,7 +148,7 @@ def test_storage_that_shows_nothing_where_it_says_something_is_is_unavailable(tm
     places = Disks(Contradicting)
     table = Ratified(str(tmp_path), places)
     with pytest.raises(Unavailable, match="but cannot read it"):
-        publishing(table, places).publish(table.held())
+        publishing(table, places).publish_line(table.held())
     places.close()
 
 
@@ -168,7 +168,7 @@ def test_a_line_that_is_told_while_its_table_is_worked_on_is_published_too(tmp_p
     assert stopped.wait(WAIT_S)
     publisher.table_committed(KEY, table.held(), is_default=True)
     go_on.set()
-    assert publisher.wait(ID, 1, WAIT_S)
+    assert publisher.wait_for_version(ID, 1, WAIT_S)
     assert table.log() == table.ratified(0, 1)
     publisher.close(WAIT_S)
     places.close()
@@ -184,8 +184,8 @@ def test_a_line_that_is_told_while_somebody_publishes_by_hand_is_published_too(t
     table = Ratified(str(tmp_path), places)
     older, newest = ratify(table, 3), ratify(table, 3)
     publisher = publishing(table, places, background=True)
-    assert publisher.publish(older) == 2
-    assert publisher.wait(ID, 5, WAIT_S)
+    assert publisher.publish_line(older) == 2
+    assert publisher.wait_for_version(ID, 5, WAIT_S)
     publisher.close(WAIT_S)
     places.close()
 
@@ -213,7 +213,7 @@ def test_in_one_process_a_table_is_published_by_one_thread_at_a_time(tmp_path: P
     def publish(content: DeltaTable) -> int:
         start.wait()
         publisher.table_committed(KEY, content, is_default=True)
-        return publisher.publish(content)
+        return publisher.publish_line(content)
 
     with ThreadPoolExecutor(8) as threads:
         assert max(threads.map(publish, contents)) == 7
@@ -240,7 +240,7 @@ def test_of_many_tables_told_by_many_threads_none_is_forgotten(tmp_path: Path) -
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(tell, range(6)))
-    assert all(publisher.wait(UUID(int=number), 2, WAIT_S) for number in range(24))
+    assert all(publisher.wait_for_version(UUID(int=number), 2, WAIT_S) for number in range(24))
     publisher.close(WAIT_S)
     assert [table.log() for table in tables] == [table.ratified(0, 2) for table in tables]
     places.close()
@@ -261,7 +261,7 @@ def test_storage_that_is_in_trouble_is_tried_again(tmp_path: Path, caplog: pytes
     meter = Metrics()
     publisher = publishing(table, places, background=True, meter=meter)
     publisher.table_committed(KEY, table.held(), is_default=True)
-    assert publisher.wait(ID, 0, WAIT_S)
+    assert publisher.wait_for_version(ID, 0, WAIT_S)
     publisher.close(WAIT_S)
     assert publisher.list_unpublished() == ()
     assert table.log() == table.ratified(0, 0)
@@ -286,11 +286,11 @@ def test_what_cannot_be_published_in_time_is_left_for_the_next(tmp_path: Path) -
     publisher.table_committed(KEY, ratify(table, 5), is_default=True)
     assert stopped.wait(WAIT_S)
     publisher.close(0.01)
-    assert not publisher.wait(ID, 4, WAIT_S)
+    assert not publisher.wait_for_version(ID, 4, WAIT_S)
     publisher.table_committed(KEY, ratify(table, 1), is_default=True)
     go_on.set()
     anew = publishing(table, places)
-    assert anew.publish(table.content) == 5
+    assert anew.publish_line(table.content) == 5
     assert table.log() == table.ratified(0, 5)
     places.close()
 
@@ -331,7 +331,7 @@ def test_on_careless_storage_one_process_publishes_at_a_time(careless: Places) -
         publisher = Publisher(careless, table.read, leases=Leases(store))
         publisher.table_committed(KEY, content, is_default=True)
         start.wait()
-        assert publisher.wait(ID, 11, WAIT_S)
+        assert publisher.wait_for_version(ID, 11, WAIT_S)
         publisher.close(WAIT_S)
 
     with ThreadPoolExecutor(3) as threads:
@@ -345,7 +345,7 @@ def test_r19_on_careless_storage_a_foreign_file_is_not_overwritten(careless: Pla
     content = ratify(table, 3)
     table.place.put(str(CommitName(1)), b"theirs")
     with pytest.raises(ForeignCommit):
-        publishing(table, careless, leases=Leases(MemoryStore())).publish(content)
+        publishing(table, careless, leases=Leases(MemoryStore())).publish_line(content)
     assert table.log()[1] == b"theirs"
     assert Careless.overwritten == []
 
@@ -368,12 +368,12 @@ def test_who_lost_its_lease_stops_before_the_next_write(
     monkeypatch.setattr(Careless, "at", sleep_and_lose)
     publisher = publishing(table, careless, leases=here)
     with pytest.raises(Unavailable, match="another process is publishing"):
-        publisher.publish(content)
+        publisher.publish_line(content)
     assert table.log() == table.ratified(0, 1), "the write under way is the last"
     with pytest.raises(Unavailable, match="another process is publishing"):
-        publisher.publish(content)
+        publisher.publish_line(content)
     now_s[0] += here.good_s + 1
-    assert publisher.publish(content) == 3
+    assert publisher.publish_line(content) == 3
     assert table.log() == table.ratified(0, 3)
 
 
@@ -407,12 +407,12 @@ def test_storage_that_knows_no_conditions_is_used_with_a_lease(unknowing: Places
     held = Leases(store).take_lease(f"delta/{ID}")
     assert held is not None
     with pytest.raises(Unavailable, match="another process is publishing"):
-        publishing(table, unknowing, leases=Leases(store)).publish(content)
+        publishing(table, unknowing, leases=Leases(store)).publish_line(content)
     held.release()
     publisher = publishing(table, unknowing, leases=Leases(store))
-    assert publisher.publish(content, 3) == 3
+    assert publisher.publish_line(content, 3) == 3
     assert table.log() == table.ratified(0, 3)
-    names = publisher.materialise(content)
+    names = publisher.provide_files(content)
     assert list(table.place.read(names.values())) == [table.bytes[version] for version in range(6)]
     assert not table.place.create(str(CommitName(3)), b"another")
     assert unknowing.open_place("s3://bucket").list("orders/_penstock/probe") == []

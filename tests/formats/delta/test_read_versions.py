@@ -41,13 +41,13 @@ class CountedFiles:
         self._files, self.url = files, files.url
         self.read_names: builtins.list[str] = []
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
-        return self._files.list(after, before)
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        return self._files.list_files(after, before)
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
         requested = list(names)
         self.read_names += requested
-        return self._files.read(requested)
+        return self._files.read_files(requested)
 
     def take_commits(self) -> builtins.list[str]:
         """The commits and checkpoints that were read since the last time."""
@@ -63,7 +63,7 @@ def counted(table: Table) -> CountedFiles:
 
 def load(kept: ReadVersions, files: CountedFiles, version: int | None = None) -> LogSnapshot:
     listed = ListedLog(files)
-    return kept.replay(listed, find_segment(listed, version))
+    return kept.replay_segment(listed, find_segment(listed, version))
 
 
 def bounded(path: str, low: int, high: int) -> Add:
@@ -72,7 +72,7 @@ def bounded(path: str, low: int, high: int) -> Add:
 
 
 def paths(snapshot: LogSnapshot, where: str | None = None) -> list[str]:
-    return sorted(file.path for file in scan.files(snapshot, where))
+    return sorted(file.path for file in scan.find_files(snapshot, where))
 
 
 def log_name(version: int) -> str:

@@ -13,7 +13,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import InvalidContent
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.ratification import check
+from penstock.formats.delta.branch_log.ratification import check_proposal
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.lint_files import Lookup
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
@@ -52,12 +52,12 @@ def test_a_file_that_gets_its_vector_before_its_turn_is_not_added_either(
     whole = file_with(main, 1)
 
     def overtaken(*given: Any) -> Any:
-        checked = check(*given)
-        monkeypatch.setattr("penstock.formats.delta.format.check", check)
+        checked = check_proposal(*given)
+        monkeypatch.setattr("penstock.formats.delta.format.check_proposal", check_proposal)
         main.mask(1)
         return checked
 
-    monkeypatch.setattr("penstock.formats.delta.format.check", overtaken)
+    monkeypatch.setattr("penstock.formats.delta.format.check_proposal", overtaken)
     with pytest.raises(InvalidContent, match="is in the table with the deletion vector"):
         lake.table(KEY).append_actions([whole])
     assert main.ids() == foreign_ids(lake) == [2, 3, 4, 5, 6]
@@ -77,13 +77,13 @@ def test_a_file_is_added_that_is_not_in_the_table_or_is_there_as_it_is(lake: Lak
 def lookups(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was asked about the files of tables."""
     asked: list[Any] = []
-    live = Commits.live
+    live = Commits.make_active_file_lookup
 
     def counted(self: Commits, *given: Any) -> Lookup:
         asked.append(given)
         return live(self, *given)
 
-    monkeypatch.setattr(Commits, "live", counted)
+    monkeypatch.setattr(Commits, "make_active_file_lookup", counted)
     return asked
 
 

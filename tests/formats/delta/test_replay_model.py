@@ -175,11 +175,11 @@ def assert_same(found: LogSnapshot, state: State) -> None:
 
     assert [found.protocol] == of(Protocol)
     assert [found.metadata] == of(Metadata)
-    assert by_key(found.files()) == by_key(of(Add))
-    assert by_key(found.files()) == by_key(of(Add)), "asked for a second time"
+    assert by_key(found.read_files()) == by_key(of(Add))
+    assert by_key(found.read_files()) == by_key(of(Add)), "asked for a second time"
     assert sorted(map(str, found.file_keys())) == sorted(str(one.key) for one in of(Add))
     assert_live(found, [one.key for one in of(Add)], [one.key for one in of(Remove)][::2])
-    assert set(by_key(found.tombstones())) == set(by_key(of(Remove)))
+    assert set(by_key(found.read_tombstones())) == set(by_key(of(Remove)))
     assert by_key(found.transactions.values()) == by_key(of(Txn))
     live = [one for one in of(DomainMetadata) if not one.removed]
     assert by_key(found.domains.values()) == by_key(live)
@@ -188,7 +188,7 @@ def assert_same(found: LogSnapshot, state: State) -> None:
 def assert_live(found: LogSnapshot, live: list[FileKey], gone: list[FileKey]) -> None:
     """Every other file is asked for, and some that are gone."""
     asked = {key.path for key in (*live[::2], *gone)}
-    answer = found.live(asked)
+    answer = found.find_active_files(asked)
     assert answer.keys() == asked & {key.path for key in live}
     assert {FileKey(*one) for one in answer.items()} <= set(live)
 

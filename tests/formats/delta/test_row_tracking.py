@@ -17,7 +17,7 @@ import pytest
 import penstock
 from penstock.errors import InvalidContent, InvalidRequest, MergeConflict
 from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.lake.calls import CommitTables, WriterReads
 from penstock.formats.delta.lake.table import table_commit
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
@@ -73,12 +73,12 @@ def files(table: Table) -> list[Add]:
     return sorted(table.snapshot().files(), key=lambda one: one.base_row_id or 0)
 
 
-def with_deleted(file: Add, *numbers: int) -> list[Action]:
+def read_deletion_vectors(file: Add, *numbers: int) -> list[Action]:
     """What deletes rows of a file by a deletion vector, as a writer says it that knows nothing of ids."""
     total = json.loads(file.stats or "{}")["numRecords"]
     vector = inline_vector(DeletedRows(sum(1 << one for one in numbers), total))
     plain = msgspec.structs.replace(file, base_row_id=None, default_row_commit_version=None)
-    return [removal(plain, 1), msgspec.structs.replace(plain, deletion_vector=vector)]
+    return [make_remove(plain, 1), msgspec.structs.replace(plain, deletion_vector=vector)]
 
 
 # -- what the owner gives ----------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_a_file_that_has_landed_keeps_its_ids_when_the_branch_changes_it_once_mo
     landed = ids_of(table)
     assert landed[3] != ids_of(there)[3]
     for file in files(there):
-        there.append_actions(with_deleted(file, 0))
+        there.append_actions(read_deletion_vectors(file, 0))
     assert ids_of(there).keys() == {2, 4, 5}
     dev.merge_into("main")
     assert ids_of(table) == {number: landed[number] for number in (2, 4, 5, 6)}
@@ -401,7 +401,7 @@ def test_a_checkpoint_keeps_ids_and_how_far_they_were_given(lake: Lake, tmp_path
 
 def test_reading_only_ids_reads_all_rows(lake: Lake) -> None:
     table = create(lake, 1, 2, **{"delta.enableDeletionVectors": "true"})
-    table.append_actions(with_deleted(files(table)[0], 0))
+    table.append_actions(read_deletion_vectors(files(table)[0], 0))
     assert table.to_arrow(columns=["_row_id"]).to_pylist() == [{"_row_id": 1}]
     wanted: Any = [{"_row_commit_version": 0, "id": 2}]
     assert table.to_arrow(columns=["_row_commit_version", "id"], where="id > 1").to_pylist() == wanted

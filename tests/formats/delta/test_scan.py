@@ -183,11 +183,11 @@ def test_files_are_left_out_by_partition_and_statistics(table: Table) -> None:
     data = pa.table({"id": range(100), "part": [f"p{number // 10}" for number in range(100)]})
     filled(table, data, "part")
     snapshot = load_snapshot(table.files)
-    assert len([*scan.files(snapshot)]) == 10
+    assert len([*scan.find_files(snapshot)]) == 10
     assert {
-        one.partition_values["part"] for one in scan.files(snapshot, "part in ('p3', 'p4') and id < 40")
+        one.partition_values["part"] for one in scan.find_files(snapshot, "part in ('p3', 'p4') and id < 40")
     } == {"p3"}
-    assert [*scan.files(snapshot, "id > 100")] == []
+    assert [*scan.find_files(snapshot, "id > 100")] == []
     assert ours(table, where="id > 100").num_rows == 0
     assert ours(table, where="id > 100").schema == data.schema
     assert sorted(ours(table, where="id >= 38 and id <= 41")["id"].to_pylist()) == [38, 39, 40, 41]
@@ -339,8 +339,8 @@ def test_renamed_columns_are_found_in_old_files(table: Table, duckdb: Any, mode:
     assert duckdb_rows(duckdb, table).drop_columns("part").to_pylist() == unpartitioned
     assert ours(table, where="inner.renamed = 'x' and part = 'p'", columns=["id"]).to_pylist() == [{"id": 1}]
     snapshot = load_snapshot(table.files)
-    assert [*scan.files(snapshot, "id = 3")] == []
-    assert [*scan.files(snapshot, "part = 'q'")] == []
+    assert [*scan.find_files(snapshot, "id = 3")] == []
+    assert [*scan.find_files(snapshot, "part = 'q'")] == []
     (written,) = write_files(table.place, snapshot.metadata, pa.table({"id": [1], "part": ["r"]}))
     assert "r" in written.partition_values.values()
 
@@ -449,7 +449,7 @@ def test_a_missing_or_broken_file_is_named(table: Table, size: int) -> None:
     table.write("a b.parquet", b"PAR1 this is no such thing PAR1")
     with pytest.raises(InvalidLog, match=r"a%20b\.parquet of the table"):
         ours(table)
-    reader = scan.batches(load_snapshot(table.files), table.place)
+    reader = scan.read_rows(load_snapshot(table.files), table.place)
     with pytest.raises(InvalidLog, match=r"a%20b\.parquet of the table"):
         reader.read_all()
 
@@ -495,7 +495,7 @@ def test_large_files_are_fetched_in_parts(table: Table, monkeypatch: pytest.Monk
     place = CountingPlace(table.place, fetched)
     found = scan.to_arrow(load_snapshot(table.files), place, columns=["c3"], where="c3 = '3-19999'")  # type: ignore[arg-type]
     assert found.to_pylist() == [{"c3": "3-19999"}]
-    (file,) = load_snapshot(table.files).files()
+    (file,) = load_snapshot(table.files).read_files()
     assert 0 < sum(fetched) < file.size / 2
 
 
@@ -524,7 +524,7 @@ def test_a_reader_takes_only_what_it_is_asked_for(table: Table) -> None:
             fetched.extend(names)
             return table.place.read(names)
 
-    reader = scan.batches(load_snapshot(table.files), Noting())  # type: ignore[arg-type]
+    reader = scan.read_rows(load_snapshot(table.files), Noting())  # type: ignore[arg-type]
     assert fetched == []
     first = reader.read_next_batch()
     assert first.num_rows == 1
@@ -532,7 +532,7 @@ def test_a_reader_takes_only_what_it_is_asked_for(table: Table) -> None:
     reader.close()
     del reader
     assert not [one for one in threading.enumerate() if one.name.startswith("penstock-scan")]
-    whole = scan.batches(load_snapshot(table.files), table.place)
+    whole = scan.read_rows(load_snapshot(table.files), table.place)
     assert whole.read_all().sort_by("id").to_pylist() == data.to_pylist()
 
 

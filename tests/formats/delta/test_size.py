@@ -27,18 +27,18 @@ from penstock.storage.places import Places
 
 places = Places()
 found = load_snapshot(PlaceFiles(places.open_place(sys.argv[1])))
-count = sum(1 for _ in found.files())
+count = sum(1 for _ in found.read_files())
 places.close()
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 WRITE = """
 import resource, sys
-from penstock.formats.delta.publishing.maintenance import checkpoint
+from penstock.formats.delta.publishing.maintenance import make_checkpoint
 from penstock.storage.places import Places
 
 places = Places()
-made = checkpoint(places.open_place(sys.argv[1]), int(sys.argv[2]), 0)
+made = make_checkpoint(places.open_place(sys.argv[1]), int(sys.argv[2]), 0)
 places.close()
 print(made.last.num_of_add_files, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """

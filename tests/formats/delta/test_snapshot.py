@@ -8,7 +8,7 @@ from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.log import snapshot
 from penstock.formats.delta.log.packed_lines import PACK_BYTES
 from penstock.formats.delta.log.segments import find_segment
-from penstock.formats.delta.log.snapshot import load_snapshot, replay
+from penstock.formats.delta.log.snapshot import load_snapshot, replay_segment
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Txn, write_commit
 from penstock.formats.delta.protocol.names import LOG, SIDECARS, ClassicName, CommitName, CompactionName
 from penstock.storage.places import READ_AHEAD
@@ -25,7 +25,7 @@ from tests.formats.delta.logs import (
 
 
 def paths(table: Table, version: int | None = None) -> list[str]:
-    return sorted(one.path for one in load_snapshot(table.files, version).files())
+    return sorted(one.path for one in load_snapshot(table.files, version).read_files())
 
 
 def test_a_version_is_what_its_commits_come_to(table: Table) -> None:
@@ -36,8 +36,8 @@ def test_a_version_is_what_its_commits_come_to(table: Table) -> None:
     assert paths(table, 1) == ["b"]
     newest = load_snapshot(table.files)
     assert (newest.version, newest.table) == (2, table.files.url)
-    assert sorted(one.path for one in newest.files()) == ["b", "c"]
-    assert [one.path for one in newest.tombstones()] == ["a"]
+    assert sorted(one.path for one in newest.read_files()) == ["b", "c"]
+    assert [one.path for one in newest.read_tombstones()] == ["a"]
     assert newest.transactions == {"stream": Txn(app_id="stream", version=9)}
     assert newest.properties == {"delta.appendOnly": "true"}
     assert [field.name for field in newest.schema.fields] == ["id"]
@@ -48,8 +48,8 @@ def test_a_file_that_comes_back_is_no_tombstone(table: Table) -> None:
     table.commit(1, remove("a"))
     table.commit(2, add("a", size=2))
     newest = load_snapshot(table.files)
-    assert [one.size for one in newest.files()] == [2]
-    assert list(newest.tombstones()) == []
+    assert [one.size for one in newest.read_files()] == [2]
+    assert list(newest.read_tombstones()) == []
 
 
 def test_two_spellings_of_one_address_are_one_file(table: Table) -> None:
@@ -63,9 +63,9 @@ def test_two_spellings_of_one_address_are_one_file(table: Table) -> None:
 def test_fields_of_a_file_survive_in_the_tail_and_in_the_checkpoint(table: Table) -> None:
     file = add("a", tags={"k": "v"}, stats='{"numRecords":3}', partition_values={"p": "x y", "q": ""})
     table.create(file)
-    assert list(load_snapshot(table.files).files()) == [file]
+    assert list(load_snapshot(table.files).read_files()) == [file]
     table.write(str(ClassicName(0)), checkpoint_bytes([protocol(), metadata(), file]))
-    assert list(load_snapshot(table.files).files()) == [file]
+    assert list(load_snapshot(table.files).read_files()) == [file]
 
 
 @pytest.mark.parametrize("stand_in", ["none", "checkpoint", "compaction"])
@@ -93,9 +93,9 @@ def test_r15_commits_that_are_not_published_are_read_by_their_names_only(table: 
     table.create(add("a"))
     table.commit(1, add("of another line"))
     table.write(LOG + "own.json", write_commit([CommitInfo({}), remove("a"), add("own")]))
-    segment = find_segment(table.files, 0).followed_by([LOG + "own.json"])
-    found = replay(table.files, segment)
-    assert (found.version, [one.path for one in found.files()]) == (1, ["own"])
+    segment = find_segment(table.files, 0).append_commits([LOG + "own.json"])
+    found = replay_segment(table.files, segment)
+    assert (found.version, [one.path for one in found.read_files()]) == (1, ["own"])
 
 
 def test_a_table_with_an_unknown_reader_feature_is_refused_by_its_name(table: Table) -> None:
@@ -175,7 +175,7 @@ def test_a_sidecar_that_is_missing_is_named_when_files_are_asked_for(table: Tabl
     table.write(f"{LOG}{0:020}.checkpoint.{UUIDS[0]}.json", write_commit([protocol(), metadata()]) + top)
     found = load_snapshot(table.files)
     with pytest.raises(InvalidLog, match=SIDECARS + "gone.parquet"):
-        list(found.files())
+        list(found.read_files())
 
 
 def test_a_file_that_vanishes_between_listing_and_reading_is_named(table: Table) -> None:
@@ -183,7 +183,7 @@ def test_a_file_that_vanishes_between_listing_and_reading_is_named(table: Table)
     segment = find_segment(table.files)
     table.delete(CommitName(0))
     with pytest.raises(InvalidLog, match="is missing"):
-        replay(table.files, segment)
+        replay_segment(table.files, segment)
 
 
 def test_more_files_than_fit_into_one_pack_all_come_back(table: Table) -> None:
@@ -193,8 +193,8 @@ def test_more_files_than_fit_into_one_pack_all_come_back(table: Table) -> None:
     table.create(*adds)
     table.commit(1, *[remove(one.path) for one in adds[::2]])
     found = load_snapshot(table.files)
-    assert sorted(found.files(), key=lambda one: one.path) == adds[1::2]
-    assert len(list(found.tombstones())) == 10_000
+    assert sorted(found.read_files(), key=lambda one: one.path) == adds[1::2]
+    assert len(list(found.read_tombstones())) == 10_000
 
 
 def test_commits_are_replayed_in_order_however_many_are_read_at_once(table: Table) -> None:
@@ -203,5 +203,5 @@ def test_commits_are_replayed_in_order_however_many_are_read_at_once(table: Tabl
     for version in range(1, last + 1):
         table.commit(version, remove(str(version - 1)), add(str(version)), Txn(app_id="a", version=version))
     found = load_snapshot(table.files)
-    assert [one.path for one in found.files()] == [str(last)]
+    assert [one.path for one in found.read_files()] == [str(last)]
     assert found.transactions["a"].version == last

@@ -29,8 +29,8 @@ def stats_of(data: pa.Table, *partitioned_by: str, **properties: str) -> dict[st
     )
     statistics = Statistics(indexed_leaves(metadata))
     for batch in data.to_batches(max_chunksize=2):
-        statistics.add(batch)
-    found: dict[str, Any] = json.loads(statistics.json())
+        statistics.add_batch(batch)
+    found: dict[str, Any] = json.loads(statistics.encode_stats())
     return found
 
 
@@ -98,8 +98,8 @@ def test_decimals_are_written_with_all_their_digits() -> None:
     value = Decimal("12345678901234567890123456.78")
     data = pa.table({"money": pa.array([value], pa.decimal128(38, 2))})
     statistics = Statistics(indexed_leaves(metadata_for(make_schema(data.schema))))
-    statistics.add(data.to_batches()[0])
-    assert json.loads(statistics.json(), parse_float=Decimal)["maxValues"] == {"money": value}
+    statistics.add_batch(data.to_batches()[0])
+    assert json.loads(statistics.encode_stats(), parse_float=Decimal)["maxValues"] == {"money": value}
 
 
 @pytest.mark.parametrize(

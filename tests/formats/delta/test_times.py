@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.log.log_files import LogFile
 from penstock.formats.delta.log.segments import LogSegment, find_segment, find_versions
-from penstock.formats.delta.log.snapshot import load_snapshot, replay
+from penstock.formats.delta.log.snapshot import load_snapshot, replay_segment
 from penstock.formats.delta.log.version_times import version_at
 from penstock.formats.delta.protocol.actions import Action
 from penstock.formats.delta.protocol.names import ClassicName, CommitName, CompactionName
@@ -119,7 +119,7 @@ def test_versions_that_are_ratified_but_not_published_have_times_too(table: Tabl
     by_commits(table, 1000, 2000)
     table.write("2.json", b'{"commitInfo":{"inCommitTimestamp":3000}}')
     table.write("3.json", b'{"commitInfo":{"inCommitTimestamp":4000}}')
-    tip = replay(table.files, load_snapshot(table.files).segment.followed_by(["2.json", "3.json"]))
+    tip = replay_segment(table.files, load_snapshot(table.files).segment.append_commits(["2.json", "3.json"]))
     found = [version_at(table.files, tip, one, {2: 3000, 3: 4000}) for one in (1000, 2999, 3000, 4000)]
     assert found == [0, 1, 2, 3]
 
@@ -130,7 +130,7 @@ def test_a_table_of_which_nothing_is_published_has_times_too(table: Table) -> No
     for version, name in enumerate(names):
         (table.root / str(CommitName(version))).rename(table.root / name)
     nothing = LogSegment(table="t", version=-1, checkpoint=None, names=(), newest="")
-    tip = replay(table.files, nothing.followed_by(names))
+    tip = replay_segment(table.files, nothing.append_commits(names))
     found = [version_at(table.files, tip, one, {0: 1000, 1: 2000}) for one in (1000, 1999, 2000)]
     assert found == [0, 0, 1]
 

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock import Lake, Settings
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, write_commit
 from penstock.model.keys import Key
@@ -115,7 +115,7 @@ def change_files(lake: Lake, gone: Add, come: Add | None) -> None:
     """Commit as an engine does that has looked at one file."""
     (status,) = lake.delta.status(KEY)
     info = CommitInfo({"operation": "DELETE", "operationParameters": {}})
-    actions: list[Action] = [info, removal(gone, 1), *([] if come is None else [come])]
+    actions: list[Action] = [info, make_remove(gone, 1), *([] if come is None else [come])]
     one = TableCommit(
         key=Key.parse(KEY),
         actions=write_commit(actions).decode(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import DeletionVector
 from penstock.formats.delta.rows.deletion_words import BitmapWords
-from penstock.formats.delta.rows.vectors import deleted_rows, vector_file
+from penstock.formats.delta.rows.vectors import get_vector_file_name, read_deleted_bitmap
 from tests.formats.delta.rows import VECTOR_ID, inline_vector, vector_data, vector_file_data, z85
 
 ROWS = 400_000
@@ -27,7 +27,7 @@ def refuse(address: str) -> str:
 
 
 def decoded(vector: DeletionVector, rows: int = ROWS) -> set[int]:
-    bitmap = deleted_rows(vector, rows, nowhere, refuse)
+    bitmap = read_deleted_bitmap(vector, rows, nowhere, refuse)
     return {row for row in range(rows) if bitmap[row >> 3] >> (row & 7) & 1}
 
 
@@ -73,25 +73,25 @@ def test_vectors_share_a_file_and_are_found_by_their_offsets() -> None:
             cardinality=len(rows),
             offset=start,
         )
-        bitmap = deleted_rows(vector, ROWS, read, refuse)
+        bitmap = read_deleted_bitmap(vector, ROWS, read, refuse)
         assert int.from_bytes(bitmap, "little") == sum(1 << row for row in rows)
         # Nothing of a file is believed: neither its bytes, nor that it is long enough, nor that it is there.
         for broken in (data[: start + 9], data[: start + 8] + b"\xff" + data[start + 9 :]):
             files["broken"] = broken
             with pytest.raises(ValueError, match=r"checksum|bytes instead of"):
-                deleted_rows(vector, ROWS, lambda _, at, size: read("broken", at, size), refuse)
+                read_deleted_bitmap(vector, ROWS, lambda _, at, size: read("broken", at, size), refuse)
         with pytest.raises(ValueError, match="does not exist"):
-            deleted_rows(vector, ROWS, nowhere, refuse)
+            read_deleted_bitmap(vector, ROWS, nowhere, refuse)
         shorter = msgspec.structs.replace(vector, size_in_bytes=vector.size_in_bytes - 1)
         with pytest.raises(ValueError, match="but the log says"):
-            deleted_rows(shorter, ROWS, read, refuse)
+            read_deleted_bitmap(shorter, ROWS, read, refuse)
 
 
 def test_the_name_of_a_vectors_file_is_the_one_of_the_protocol() -> None:
     named = DeletionVector(
         storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=1, cardinality=1
     )
-    assert vector_file(named) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    assert get_vector_file_name(named) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
 
 
 def test_the_folder_of_a_vector_does_not_lead_out_of_the_table() -> None:
@@ -100,7 +100,7 @@ def test_the_folder_of_a_vector_does_not_lead_out_of_the_table() -> None:
             storage_type="u", path_or_inline_dv=folder + z85(VECTOR_ID.bytes), size_in_bytes=1, cardinality=1
         )
         with pytest.raises(ValueError, match="is outside the table"):
-            deleted_rows(vector, 10, nowhere, refuse)
+            read_deleted_bitmap(vector, 10, nowhere, refuse)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_an_inline_vector_shorter_than_noted_is_refused() -> None:
 @given(st.sets(st.integers(0, 1000), max_size=40))
 def test_words_of_a_bitmap_are_the_bits_that_they_were_made_of(rows: set[int]) -> None:
     bits = sum(1 << row for row in rows)
-    words = BitmapWords.of(bits.to_bytes(1024 // 8, "little"))
+    words = BitmapWords.from_bitmap(bits.to_bytes(1024 // 8, "little"))
     assert (words.bits, words.rows) == (bits, len(rows))
     assert 0 not in words.words.to_pylist()
-    again = BitmapWords.among(words.numbers, words.words)
+    again = BitmapWords.from_numbered_words(words.numbers, words.words)
     assert (again.bits, again.rows) == (bits, len(rows))

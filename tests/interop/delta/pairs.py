@@ -34,7 +34,7 @@ FILES: Final = ({1: "a", 2: "a", 3: "a"}, {4: "a", 5: "a", 6: "a"}, {11: "b", 12
 RESTORED: Final = 2
 """The version that is restored: without the last file."""
 
-AGAIN: Final = DeltaJob.again
+AGAIN: Final = DeltaJob.reopen_table
 Rows = list[list[Any]]
 
 
@@ -135,7 +135,7 @@ class LakePairs:
             return AGAIN(job)
 
         with open_lake(store, create=False) as lake, pytest.MonkeyPatch.context() as patched:
-            patched.setattr(DeltaJob, "again", count)
+            patched.setattr(DeltaJob, "reopen_table", count)
             table = lake.table(KEY)
             store.at(Point.TURN, happen, name="main")
             try:

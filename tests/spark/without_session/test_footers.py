@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.formats.delta.lake.footer_stats import stats_of
+from penstock.formats.delta.lake.footer_stats import encode_footer_stats
 from penstock.formats.delta.lake.job_outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 from penstock.formats.delta.rows.stats import StatsLeaf
 
@@ -13,7 +13,7 @@ def test_a_long_text_is_cut_as_if_all_of_it_were_known() -> None:
     for first in ("", "a"):  # the second is cut in the middle of a character
         cut = (first + "é" * 400).encode()[:BOUND_MAX_BYTES]
         column = FooterColumn(path=("t",), type="BINARY", nulls=0, min=cut, max=cut)
-        told = json.loads(stats_of(_file(column), [_leaf("t", "string")]))
+        told = json.loads(encode_footer_stats(_file(column), [_leaf("t", "string")]))
         begin = (first + "é" * 32)[:32]
         assert told["minValues"] == {"t": begin}
         assert told["maxValues"] == {"t": begin + "\U0010ffff"}
@@ -21,7 +21,7 @@ def test_a_long_text_is_cut_as_if_all_of_it_were_known() -> None:
 
 def test_what_is_not_told_is_not_made_up() -> None:
     silent = FooterColumn(path=("t",), type="INT32", nulls=-1)
-    told = json.loads(stats_of(_file(silent), [_leaf("t", "integer"), _leaf("u", "long")]))
+    told = json.loads(encode_footer_stats(_file(silent), [_leaf("t", "integer"), _leaf("u", "long")]))
     assert told == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {}}
 
 

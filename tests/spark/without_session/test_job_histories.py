@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrite, TaskMessage, target_of
+from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrite, TaskMessage, plan_target
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -68,19 +68,19 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
     way(lake)
     before = files_of(dev)
     with pytest.raises(TableConflict, match="a different history on 'dev'"):
-        job.commit(adds, operation="WRITE", parameters={}, reads=reads)
+        job.commit_actions(adds, operation="WRITE", parameters={}, reads=reads)
     assert before - files_of(dev) == {Path(dev.location, one.path) for one in adds}
-    again = job.again()
+    again = job.reopen_table()
     adds = write_files(again.place, again.metadata, numbers(7).to_reader())
-    again.commit(adds, operation="WRITE", parameters={}, reads=reads)
+    again.commit_actions(adds, operation="WRITE", parameters={}, reads=reads)
     assert 7 in dev.to_arrow()["id"].to_pylist()
 
 
 def written(lake: Lake) -> tuple[PlannedTable, list[TaskMessage]]:
     """What tasks of ``format("penstock")`` wrote, and the table as they knew it."""
     options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
-    target = target_of(options, make_schema(SCHEMA), is_overwrite=False)
-    lines = target.write(numbers(7).to_batches())
+    target = plan_target(options, make_schema(SCHEMA), is_overwrite=False)
+    lines = target.write_batches(numbers(7).to_batches())
     planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)
     return target, [TaskMessage(lines, "query", planned)]
 
@@ -90,7 +90,7 @@ def test_so_is_what_tasks_wrote_for_it(lake: Lake, dev: Table, way: Callable[[La
     target, messages = written(lake)
     way(lake)
     with pytest.raises(TableConflict, match="a different history on 'dev'"):
-        target.commit(lake, messages, uuid4(), None)
+        target.commit_files(lake, messages, uuid4(), None)
     assert 7 not in dev.to_arrow()["id"].to_pylist()
 
 
@@ -102,5 +102,5 @@ def test_so_is_a_batch_whose_commit_is_planned_when_that_has_happened(
     way(lake)
     target, _ = written(lake)
     with pytest.raises(TableConflict, match="a different history on 'dev'"):
-        target.as_planned(messages).commit(lake, messages, uuid4(), Txn(app_id="query", version=1))
+        target.as_planned(messages).commit_files(lake, messages, uuid4(), Txn(app_id="query", version=1))
     assert 7 not in dev.to_arrow()["id"].to_pylist()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions, check
+from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions, check_options
 from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.write_arguments import check_partition_columns, is_dynamic, parse_mode
@@ -60,7 +60,7 @@ def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: SaveMode)
 )
 def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: str, argument: str) -> None:
     with pytest.raises(InvalidRequest, match=f"'{option}' is not an option .* the argument '{argument}'"):
-        check(order(options={option: "true"}))
+        check_options(order(options={option: "true"}))
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,13 @@ def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: st
 )
 def test_options_that_decide_how_a_job_commits_are_refused(option: str) -> None:
     with pytest.raises(InvalidRequest, match=f"the option '{option}' is reserved"):
-        check(order(options={option: "x"}))
+        check_options(order(options={option: "x"}))
 
 
 def test_options_of_the_parquet_writer_are_let_through() -> None:
-    check(order(options={"compression": "gzip", "maxRecordsPerFile": "5", "parquet.block.size": "1000"}))
+    check_options(
+        order(options={"compression": "gzip", "maxRecordsPerFile": "5", "parquet.block.size": "1000"})
+    )
 
 
 def test_only_the_partitions_that_get_rows_are_overwritten_if_that_is_said_in_whatever_letters() -> None:

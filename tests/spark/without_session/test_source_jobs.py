@@ -18,7 +18,7 @@ from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
 from penstock.formats.delta.spark.source.reader import TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
-from penstock.formats.delta.spark.source.target import PlannedTable, TaskMessage, target_of
+from penstock.formats.delta.spark.source.target import PlannedTable, TaskMessage, plan_target
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
@@ -52,7 +52,7 @@ def batch(*ids: int, day: str = "monday") -> pa.RecordBatch:
 def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> PlannedTable:
     """A job as it gets to tasks and to the commit: pickled."""
     told = options_of({"lake": of.url, "table": KEY, **options})
-    found = target_of(told, make_schema(schema), is_overwrite=overwrite)
+    found = plan_target(told, make_schema(schema), is_overwrite=overwrite)
     again: PlannedTable = pickle.loads(pickle.dumps(found))
     return again
 
@@ -68,28 +68,28 @@ def data_files(lake: Lake) -> set[str]:
 
 def test_files_of_a_job_are_no_part_of_the_table_before_its_commit(lake: Lake) -> None:
     job = planned(lake)
-    lines = job.write([batch(1), batch(2, day="tuesday")])
+    lines = job.write_batches([batch(1), batch(2, day="tuesday")])
     assert ids(lake) == []
     assert len(data_files(lake)) == 2
-    job.commit(lake, [TaskMessage(lines), TaskMessage(())], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(lines), TaskMessage(())], uuid4(), None)
     assert ids(lake) == [1, 2]
 
 
 def test_a_file_of_an_attempt_that_lost_is_in_no_commit(lake: Lake) -> None:
     job = planned(lake)
-    job.write([batch(1)])
-    winner = job.write([batch(1)])
-    job.commit(lake, [TaskMessage(winner)], uuid4(), None)
-    job.write([batch(1)])
+    job.write_batches([batch(1)])
+    winner = job.write_batches([batch(1)])
+    job.commit_files(lake, [TaskMessage(winner)], uuid4(), None)
+    job.write_batches([batch(1)])
     assert ids(lake) == [1]
 
 
 def test_a_commit_that_is_repeated_is_one_commit(lake: Lake) -> None:
     job = planned(lake)
-    messages = [TaskMessage(job.write([batch(1)]))]
+    messages = [TaskMessage(job.write_batches([batch(1)]))]
     key = uuid4()
-    first = job.commit(lake, messages, key, None)
-    again = job.commit(lake, messages, key, None)
+    first = job.commit_files(lake, messages, key, None)
+    again = job.commit_files(lake, messages, key, None)
     assert first is not None
     assert again is not None
     assert (again.commit.id, ids(lake)) == (first.commit.id, [1])
@@ -97,9 +97,9 @@ def test_a_commit_that_is_repeated_is_one_commit(lake: Lake) -> None:
 
 def test_a_batch_that_two_jobs_write_is_in_the_table_once(lake: Lake) -> None:
     one, other = planned(lake), planned(lake)
-    told = [(job, [TaskMessage(job.write([batch(1)]))]) for job in (one, other)]
+    told = [(job, [TaskMessage(job.write_batches([batch(1)]))]) for job in (one, other)]
     for job, messages in told:
-        job.commit(lake, messages, uuid4(), Txn(app_id="app", version=7))
+        job.commit_files(lake, messages, uuid4(), Txn(app_id="app", version=7))
     assert ids(lake) == [1]
 
 
@@ -138,12 +138,12 @@ def test_an_abort_after_a_failed_task_removes_the_files_of_the_others_and_no_oth
 
 def test_a_job_for_a_table_that_was_replaced_meanwhile_is_refused_and_leaves_nothing(lake: Lake) -> None:
     job = planned(lake)
-    messages = [TaskMessage(job.write([batch(1)]))]
+    messages = [TaskMessage(job.write_batches([batch(1)]))]
     root = Path(job.location)
     lake.commit([Delete(lake.table(KEY).key)])
     lake.create_table(KEY, schema=SCHEMA, partition_by="day")
     with pytest.raises(ConflictError):
-        job.commit(lake, messages, uuid4(), None)
+        job.commit_files(lake, messages, uuid4(), None)
     assert ids(lake) == []
     assert not list(root.rglob("part-*"))
 
@@ -151,14 +151,14 @@ def test_a_job_for_a_table_that_was_replaced_meanwhile_is_refused_and_leaves_not
 def test_an_overwrite_replaces_what_is_there_at_its_turn(lake: Lake) -> None:
     job = planned(lake, overwrite=True)
     lake.table(KEY).append(pa.Table.from_batches([batch(1)]))
-    job.commit(lake, [TaskMessage(job.write([batch(2)]))], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([batch(2)]))], uuid4(), None)
     assert ids(lake) == [2]
 
 
 def test_an_overwrite_without_rows_empties_the_table(lake: Lake) -> None:
     lake.table(KEY).append(pa.Table.from_batches([batch(1)]))
     job = planned(lake, overwrite=True)
-    job.commit(lake, [TaskMessage(job.write([]))], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([]))], uuid4(), None)
     assert ids(lake) == []
 
 
@@ -167,15 +167,15 @@ def test_an_overwrite_of_a_part_refuses_rows_outside_and_removes_their_files(lak
     before = data_files(lake)
     job = planned(lake, overwrite=True, replacewhere="day = 'monday'")
     with pytest.raises(InvalidRequest, match="day=tuesday"):
-        job.commit(lake, [TaskMessage(job.write([batch(3, day="tuesday")]))], uuid4(), None)
+        job.commit_files(lake, [TaskMessage(job.write_batches([batch(3, day="tuesday")]))], uuid4(), None)
     assert data_files(lake) == before
-    job.commit(lake, [TaskMessage(job.write([batch(4)]))], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([batch(4)]))], uuid4(), None)
     assert ids(lake) == [2, 4]
 
 
 def test_an_append_without_rows_makes_no_version(lake: Lake) -> None:
     job = planned(lake)
-    assert job.commit(lake, [TaskMessage(job.write([]))], uuid4(), None) is None
+    assert job.commit_files(lake, [TaskMessage(job.write_batches([]))], uuid4(), None) is None
     assert lake.table(KEY).version == 0
 
 
@@ -216,16 +216,16 @@ def test_a_job_whose_rows_end_in_an_error_leaves_no_file(lake: Lake) -> None:
         raise RuntimeError("no more rows")
 
     with pytest.raises(RuntimeError, match="no more rows"):
-        planned(lake).write(rows())
+        planned(lake).write_batches(rows())
     assert not data_files(lake)
 
 
 def test_a_job_that_took_longer_than_its_files_are_safe_commits_nothing(lake: Lake) -> None:
     job = planned(lake)
-    messages = [TaskMessage(job.write([batch(1)]))]
+    messages = [TaskMessage(job.write_batches([batch(1)]))]
     long_ago = msgspec.structs.replace(job.began, time_s=job.began.time_s - 4 * DAY_S)
     with pytest.raises(InvalidRequest, match="data_grace_days"):
-        msgspec.structs.replace(job, began=long_ago).commit(lake, messages, uuid4(), None)
+        msgspec.structs.replace(job, began=long_ago).commit_files(lake, messages, uuid4(), None)
     assert ids(lake) == []
 
 
@@ -238,7 +238,7 @@ def test_a_lake_behind_a_server_is_written_to_by_its_address(lake: Lake) -> None
 
 def test_nothing_is_removed_if_it_is_not_known_what_became_of_the_commit(lake: Lake) -> None:
     job = planned(lake)
-    messages = [TaskMessage(job.write([batch(1)]))]
+    messages = [TaskMessage(job.write_batches([batch(1)]))]
     answering = Answering(lake.catalogue)
     with serving(answering) as server, Proxy(server.port) as proxy:
         carried_out = threading.Event()
@@ -247,7 +247,7 @@ def test_nothing_is_removed_if_it_is_not_known_what_became_of_the_commit(lake: L
         set_patience(far)
         proxy.fall_silent()
         with far, pytest.raises(OutcomeUnknown):
-            job.commit(far, messages, uuid4(), None)
+            job.commit_files(far, messages, uuid4(), None)
         assert carried_out.wait(60)
         proxy.cut_all()
     assert ids(lake) == [1]
@@ -282,7 +282,7 @@ def _with_column(lake: Lake, name: str) -> Metadata:
 def test_files_for_another_branch_lie_where_vacuum_of_other_engines_does_not_look(lake: Lake) -> None:
     lake.branch("dev").create()
     job = planned(lake, branch="dev")
-    job.commit(lake, [TaskMessage(job.write([batch(1)]))], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([batch(1)]))], uuid4(), None)
     assert (ids(lake, "dev"), ids(lake)) == ([1], [])
     assert all(name.startswith("_penstock/data/") for name in data_files(lake))
 
@@ -293,7 +293,7 @@ def test_new_columns_come_with_the_rows_if_that_is_asked_for(lake: Lake) -> None
     with pytest.raises(InvalidRequest, match="price"):
         planned(lake, wider)
     job = planned(lake, wider, mergeschema="true")
-    job.commit(lake, [TaskMessage(job.write([rows]))], uuid4(), None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([rows]))], uuid4(), None)
     assert lake.table(KEY).to_arrow().to_pylist() == [{"id": 1, "day": "monday", "price": 2.5}]
 
 
@@ -316,7 +316,7 @@ def test_options_that_cannot_be_are_refused(
     monkeypatch.delenv("PENSTOCK_LAKE", raising=False)
     given = {"lake": lake.url, "table": KEY, **options}
     with pytest.raises(InvalidRequest, match=told):
-        target_of(options_of(given), make_schema(SCHEMA), is_overwrite=False)
+        plan_target(options_of(given), make_schema(SCHEMA), is_overwrite=False)
 
 
 def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_meant(lake: Lake) -> None:
@@ -324,7 +324,7 @@ def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_m
     lake.create_table("sales.moments", schema=schema, partition_by="at")
     told = {"lake": lake.url, "table": "sales.moments"}
     with pytest.raises(InvalidRequest, match=r"compares the timestamp .*, and its time zone is not known"):
-        target_of(
+        plan_target(
             options_of(told | {"replacewhere": "at = '2026-11-01 00:00:00'"}),
             make_schema(schema),
             is_overwrite=True,

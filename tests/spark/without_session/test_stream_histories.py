@@ -14,8 +14,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
 from penstock.formats.delta.rows.file_writer import write_files
-from penstock.formats.delta.spark.source.file_groups import rows
-from penstock.formats.delta.spark.source.offsets import offset_of
+from penstock.formats.delta.spark.source.file_groups import read_group
+from penstock.formats.delta.spark.source.offsets import parse_offset
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
@@ -40,7 +40,7 @@ def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableSt
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Any, ...]]:
     names = stream._columns
-    found = [one for group in stream.partitions(start, end) for one in rows(group, names, None)]
+    found = [one for group in stream.partitions(start, end) for one in read_group(group, names, None)]
     return sorted(tuple(row[name] for name in names) for one in found for row in one.to_pylist())
 
 
@@ -145,7 +145,7 @@ def test_a_stream_from_the_default_branch_goes_on_whatever_is_merged_into_it(
 def test_a_place_that_tells_no_more_than_a_number_is_gone_on_from(lake: Lake, table: Table) -> None:
     stream = stream_of(lake)
     told = stream.latestOffset(stream.initialOffset(), all_available())
-    assert offset_of(told).tip
+    assert parse_offset(told).tip
     start = {name: value for name, value in told.items() if name != "tip"}
     assert stream.latestOffset(start, all_available()) == {**start, "tip": ""}
     table.append(data(2))

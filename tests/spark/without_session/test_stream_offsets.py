@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.spark.source.file_groups import rows
+from penstock.formats.delta.spark.source.file_groups import read_group
 from penstock.formats.delta.spark.source.offsets import (
     BatchLimit,
     Files,
     StreamOffset,
-    between,
-    offset_of,
-    reach,
+    find_batch_end,
+    list_files_between,
+    parse_offset,
 )
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import make_schema
@@ -47,7 +47,7 @@ def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableSt
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     columns = ("id",)
-    found = [one for group in stream.partitions(start, end) for one in rows(group, columns, None)]
+    found = [one for group in stream.partitions(start, end) for one in read_group(group, columns, None)]
     return sorted(number for one in found for number in one.column("id").to_pylist())
 
 
@@ -230,15 +230,15 @@ def test_a_branch_that_was_set_back_behind_the_stream_is_noticed(
 def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
-    from penstock.formats.delta.spark.source.target import TaskMessage, target_of
+    from penstock.formats.delta.spark.source.target import TaskMessage, plan_target
 
     stream = stream_of(lake)
     start = stream.latestOffset(stream.initialOffset(), all_available())
     wider = SCHEMA.append(pa.field("price", pa.float64()))
     told = options_of({"lake": lake.url, "table": KEY, "mergeschema": "true"})
-    job = target_of(told, make_schema(wider), is_overwrite=False)
+    job = plan_target(told, make_schema(wider), is_overwrite=False)
     rows_ = pa.RecordBatch.from_pylist([{"id": 4, "price": 2.5}], schema=wider)
-    job.commit(lake, [TaskMessage(job.write([rows_]))], job.id, None)
+    job.commit_files(lake, [TaskMessage(job.write_batches([rows_]))], job.id, None)
     with pytest.raises(InvalidRequest, match=r"price.*restart the query"):
         list(batches(stream, start))
     assert list(batches(stream_of(lake, wider), start)) == [[4]]
@@ -278,11 +278,11 @@ def test_whatever_the_limits_all_files_are_read_once_and_in_order(
     while place.version < len(files):
         latest = data.draw(st.integers(max(latest, place.version), len(files) - 1))
         limit = BatchLimit(files=limits[len(found) % len(limits)])
-        end = reach(place, latest, files_of, limit)
-        got = [one.path for one in between(start.start_of(end), end, files_of)]
-        assert got == [one.path for one in between(start.start_of(end), end, files_of)]
+        end = find_batch_end(place, latest, files_of, limit)
+        got = [one.path for one in list_files_between(start.start_of(end), end, files_of)]
+        assert got == [one.path for one in list_files_between(start.start_of(end), end, files_of)]
         assert len(got) <= (limit.files or 0)
-        assert offset_of(end.to_json()) == end
+        assert parse_offset(end.to_json()) == end
         found += got
         start = place = end
     assert found == [one.path for version in files[first:] for one in version]

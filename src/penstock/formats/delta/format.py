@@ -11,12 +11,17 @@ import msgspec
 
 from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
 from penstock.formats.delta.branch_log import change_summary, merge_rules
-from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, line_of, with_line
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLog,
+    OwnershipPhase,
+    decode_branch_log,
+    replace_branch_log,
+)
 from penstock.formats.delta.branch_log.commit_attempt import (
     CommitAttempt,
-    attempt,
     is_ratified,
     ratify_attempt,
+    stage_versioned_proposal,
 )
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import (
@@ -27,14 +32,14 @@ from penstock.formats.delta.branch_log.intents import (
     SettleIntent,
     decode_intent,
 )
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, owner_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, find_owner
 from penstock.formats.delta.branch_log.ownership_changes import Custody, apply_custody, prepare_custody
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratification import (
     CheckedProposal,
-    check,
+    check_proposal,
     move_to_tip,
-    ratify,
+    ratify_proposal,
     read_declared,
 )
 from penstock.formats.delta.branch_log.read_check import check_seen
@@ -117,8 +122,8 @@ class DeltaFormat(Format):
         if content.id != identity:
             raise _replaced_table_refusal()
         if intent.version is not None:
-            return content.id, attempt(table, self.commits, content, proposal, now_ms)
-        return content.id, check(table, self.commits, content, proposal, now_ms)
+            return content.id, stage_versioned_proposal(table, self.commits, content, proposal, now_ms)
+        return content.id, check_proposal(table, self.commits, content, proposal, now_ms)
 
     def _require_writable(self, table: Table) -> DeltaTable:
         """What is retained of the table, if it is this lake's to decide about."""
@@ -130,7 +135,7 @@ class DeltaFormat(Format):
                 f"'{table.key}' is not a Delta table that this lake manages; adopt it first",
                 table=str(table.key),
             )
-        line = line_of(content)
+        line = decode_branch_log(content)
         check_phase(line)
         self._check_owner(table, line)
         retained = self.drop_erased(table, content)
@@ -141,7 +146,7 @@ class DeltaFormat(Format):
     def _check_owner(self, table: Table, line: BranchLog) -> None:
         """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
         owner = _read_named_owner(table, line)
-        if not self._owner.owns(owner):
+        if not self._owner.is_owner(owner):
             raise NotManaged(
                 f"'{table.key}' names {owner} as its owner, so this lake only reads it\n"
                 "  Write to it there. If this lake was restored from a backup, and is to take that lake's "
@@ -165,19 +170,24 @@ class DeltaFormat(Format):
 
         Its line does not go on with entries then that an erase may have let go: the log has these versions.
         """
-        line = line_of(content)
-        if table.is_default or line.tail is not None or line.published >= line.fork or content.id is None:
+        line = decode_branch_log(content)
+        if (
+            table.is_default
+            or line.tail is not None
+            or line.published >= line.fork_version
+            or content.id is None
+        ):
             return
         if self._publisher.published_version(content.id) <= line.published and table.may_read:
             with suppress(PenstockError):  # a branch is written to whatever is the matter with the log
-                self._publisher.look(content)
+                self._publisher.inspect_log(content)
 
     def _check_custody(self, table: Table, intent: Custody) -> None:
         """The same, before a table is settled or released. One that is released names no owner any more."""
         content = table.content
         if not isinstance(intent, SettleIntent | ReleaseIntent) or not isinstance(content, DeltaTable):
             return
-        if content.state and (line := line_of(content)).phase is not OwnershipPhase.RELEASED:
+        if content.state and (line := decode_branch_log(content)).phase is not OwnershipPhase.RELEASED:
             self._check_owner(table, line)
 
     # -- at its turn -----------------------------------------------------------------------------------
@@ -196,7 +206,7 @@ class DeltaFormat(Format):
         content = table.content
         if not isinstance(content, DeltaTable) or content.id != identity:
             raise _replaced_table_refusal()
-        line = line_of(content)
+        line = decode_branch_log(content)
         check_phase(line)
         if isinstance(checked, CommitAttempt):
             return self._apply_attempt(table, content, line, checked)
@@ -209,7 +219,7 @@ class DeltaFormat(Format):
             return AppliedChange(content)
         after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), attempt)
         return AppliedChange(
-            with_line(content, after), blobs, _encode_without_actions(attempt.proposal.intent)
+            replace_branch_log(content, after), blobs, _encode_without_actions(attempt.proposal.intent)
         )
 
     def _apply_checked(
@@ -223,9 +233,9 @@ class DeltaFormat(Format):
         if checked.is_done:
             return AppliedChange(content)
         line = self._shorten_line(table, content, line)
-        after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
+        after, blobs = ratify_proposal(table, self.commits, content, line, checked, now_ms)
         return AppliedChange(
-            with_line(content, after), blobs, _encode_without_actions(checked.proposal.intent)
+            replace_branch_log(content, after), blobs, _encode_without_actions(checked.proposal.intent)
         )
 
     def _shorten_line(self, table: Table, content: DeltaTable, line: BranchLog) -> BranchLog:
@@ -236,7 +246,7 @@ class DeltaFormat(Format):
         """
         if content.id is None:
             return line
-        line = line.published_to(self._publisher.published_version(content.id))
+        line = line.drop_published_entries(self._publisher.published_version(content.id))
         if not table.is_default:
             return line
         backlog = line.latest - line.published
@@ -261,7 +271,7 @@ class DeltaFormat(Format):
     ) -> AppliedChange:
         # What the lake did not own is no past that an owned table could share.
         sides = base if isinstance(base, DeltaTable) and base.state else None, _require_managed(source)
-        merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._check_may_extend)
+        merged = merge_rules.merge_table(table, self.commits, *sides, self._now_ms(), self._check_may_extend)
         return self._require_droppable(table, merged)
 
     def check_read(self, table: Table, content_at_read: AnyContent, parts: Sequence[str] | None) -> None:
@@ -272,11 +282,13 @@ class DeltaFormat(Format):
 
     def describe_state(self, content: AnyContent) -> str:
         return (
-            f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
+            f"version {decode_branch_log(content).latest}"
+            if isinstance(content, DeltaTable) and content.state
+            else ""
         )
 
     def restore(self, table: Table, wanted_content: AnyContent | None) -> AppliedChange:
-        restored = merge_rules.restore(
+        restored = merge_rules.restore_table(
             table, self.commits, _require_managed(wanted_content), self._now_ms(), self._check_may_extend
         )
         return self._require_droppable(table, restored)
@@ -305,7 +317,7 @@ class DeltaFormat(Format):
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
         states = _require_managed(committed), _require_managed(previous)
-        reverted = merge_rules.revert(
+        reverted = merge_rules.revert_table(
             table, self.commits, *states, since, self._now_ms(), self._check_may_extend
         )
         return None if reverted is None else self._require_droppable(table, reverted)
@@ -336,8 +348,8 @@ class DeltaFormat(Format):
             return
         if not table.may_read:
             raise PrepareAgain
-        line = line_of(content)
-        if line.phase is OwnershipPhase.OWNED and self._owner.owns(_read_named_owner(table, line)):
+        line = decode_branch_log(content)
+        if line.phase is OwnershipPhase.OWNED and self._owner.is_owner(_read_named_owner(table, line)):
             try:
                 check.require_in_sync(table.key, content, is_default=True)
             except OutOfSync:
@@ -353,8 +365,8 @@ class DeltaFormat(Format):
             )
         # Elsewhere nobody is told how it ends, and nothing but the key goes.
         if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
-            line = line_of(table.content)
-            if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_read_named_owner(table, line)):
+            line = decode_branch_log(table.content)
+            if line.phase is OwnershipPhase.ADOPTING and self._owner.is_owner(_read_named_owner(table, line)):
                 raise FormatRefused("is being adopted; check the outcome first: penstock delta status")
             if line.phase is OwnershipPhase.RELEASED:
                 raise FormatRefused(
@@ -365,16 +377,20 @@ class DeltaFormat(Format):
 
     def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return (
-            isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first_version
+            isinstance(content, DeltaTable)
+            and content.state != b""
+            and decode_branch_log(content).fork_version < first_version
         )
 
     def cut_content(self, content: AnyContent, first_version: int) -> AnyContent:
         # The log begins there. Whatever the default branch had when a history began was published first.
         if not isinstance(content, DeltaTable) or not content.state:
             return content
-        line = line_of(content)
+        line = decode_branch_log(content)
         return (
-            content if line.published >= first_version else with_line(content, line.published_to(line.fork))
+            content
+            if line.published >= first_version
+            else replace_branch_log(content, line.drop_published_entries(line.fork_version))
         )
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
@@ -382,7 +398,7 @@ class DeltaFormat(Format):
             return "would be created or dropped by this move; merge the branch, or drop the table"
         if before.id != after.id or not before.state or not after.state:
             return "would become another table; merge the branch instead"
-        was, becomes = line_of(before), line_of(after)
+        was, becomes = decode_branch_log(before), decode_branch_log(after)
         if was.phase is not becomes.phase:
             return f"is {was.phase}, and would be {becomes.phase} again"
         if becomes.tail is not None:
@@ -427,7 +443,7 @@ def check_phase(line: BranchLog) -> None:
 
 def _read_named_owner(table: Table, line: BranchLog) -> TableOwner | None:
     about = read_declared(table, line.declared)
-    return owner_of(about.protocol, about.metadata, str(table.key))
+    return find_owner(about.protocol, about.metadata, str(table.key))
 
 
 def _has_latest_of(earlier_line: BranchLog, becomes: BranchLog) -> bool:

@@ -84,9 +84,9 @@ class DeltaPlugin(PublishingPlugin["DeltaServices"]):
 
     @classmethod
     def describe_version(cls, content: DeltaTable) -> str:
-        from penstock.formats.delta.branch_log.branch_log import line_of
+        from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 
-        return f"v{line_of(content).latest}"
+        return f"v{decode_branch_log(content).latest}"
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict
-from penstock.formats.delta.branch_log.intents import CommitIntent, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, make_change_operation
 from penstock.formats.delta.protocol.actions import CommitInfo, write_commit
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
@@ -39,7 +39,7 @@ def test_a_reader_of_the_log_alone_sees_what_was_appended(owner: Owner) -> None:
         owner.commit([add(f"{number}.parquet")])
     published = owner.published()
     assert published.version == 3
-    assert {one.path for one in published.files()} == {"0.parquet", "1.parquet", "2.parquet"}
+    assert {one.path for one in published.read_files()} == {"0.parquet", "1.parquet", "2.parquet"}
 
 
 def test_the_writers_words_and_unknown_actions_stay_in_the_commit(owner: Owner) -> None:
@@ -77,7 +77,7 @@ def test_many_appenders_at_once_all_land_and_nobody_conflicts(owner: Owner) -> N
     at_once(*(partial(work, name) for name in range(8)))
     assert owner.line().latest == 80
     assert owner.paths() == {f"{name}-{number}" for name in range(8) for number in range(10)}
-    assert {one.path for one in owner.published().files()} == owner.paths()
+    assert {one.path for one in owner.published().read_files()} == owner.paths()
 
 
 def test_several_tables_are_ratified_in_one_commit_or_none_is(owner: Owner) -> None:
@@ -87,9 +87,9 @@ def test_several_tables_are_ratified_in_one_commit_or_none_is(owner: Owner) -> N
     bad = CommitIntent(actions=write_commit([add("x")]), uuid=uuid4(), version=1)
     owner.commit([add("y")], key="b")
     with pytest.raises(CommitConflict):
-        owner.kernel.commit("main", [change("a", good), change("b", bad)])
+        owner.kernel.commit("main", [make_change_operation("a", good), make_change_operation("b", bad)])
     assert (owner.line("a").latest, owner.line("b").latest) == (0, 1)
-    owner.kernel.commit("main", [change("a", good), change("b", good)])
+    owner.kernel.commit("main", [make_change_operation("a", good), make_change_operation("b", good)])
     assert (owner.line("a").latest, owner.line("b").latest) == (1, 2)
 
 
@@ -107,12 +107,12 @@ def test_a_branch_extends_the_table_in_a_folder_of_its_own(owner: Owner) -> None
     assert owner.paths() == {"a", "main"}
     assert owner.paths(branch="dev") == {"a", "dev", "dev-2"}
     line = owner.line(branch="dev")
-    assert (line.tail, line.fork, line.latest) == (2, 1, 3)
-    entry = line.at(2, owner.read)
+    assert (line.tail, line.fork_version, line.latest) == (2, 1, 3)
+    entry = line.find_entry(2, owner.read)
     assert entry is not None
-    assert entry.name(2).startswith("_penstock/")
-    assert (Path(content.location) / entry.name(2)).exists()
-    assert {one.path for one in owner.published().files()} == {"a", "main"}
+    assert entry.get_staged_path(2).startswith("_penstock/")
+    assert (Path(content.location) / entry.get_staged_path(2)).exists()
+    assert {one.path for one in owner.published().read_files()} == {"a", "main"}
     assert owner.paths(branch="dev") == {"a", "dev", "dev-2"}
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.intents import CommitIntent, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, make_change_operation
 from penstock.formats.delta.protocol.actions import CommitInfo, write_commit
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
@@ -22,9 +22,9 @@ def test_r4_a_commit_with_a_version_is_a_file_that_exists_before_it_is_ratified(
     assert owner.commit([add("a")], uuid=uuid, version=1) == 1
     name = f"_delta_log/_commits/{1:020}.{uuid}.json"
     data = (Path(content.location) / name).read_bytes()
-    entry = owner.line().at(1, owner.read)
+    entry = owner.line().find_entry(1, owner.read)
     assert entry is not None
-    assert (entry.name(1), entry.size) == (name, len(data))
+    assert (entry.get_staged_path(1), entry.size) == (name, len(data))
     assert owner.data(1) == data
     assert owner.info(1).transaction_id == str(uuid)
     assert owner.info(1).in_commit_timestamp == entry.timestamp_ms
@@ -86,7 +86,7 @@ def test_a_repeated_commit_is_answered_as_the_first_was_and_changes_nothing(
     for number in range(later):
         owner.commit([add(f"later-{number}")])
     if is_published and later:
-        assert owner.line().at(1, owner.read) is None
+        assert owner.line().find_entry(1, owner.read) is None
     before = owner.content()
     assert owner.commit([add("a")], uuid=uuid, version=1) == 1 + later
     assert owner.content() == before
@@ -149,7 +149,9 @@ def test_one_attempt_may_be_a_version_of_several_tables(owner: Owner) -> None:
     owner.create("a")
     owner.create("b")
     both = [
-        change(key, CommitIntent(actions=write_commit([add(f"for-{key}")]), uuid=uuid, version=1))
+        make_change_operation(
+            key, CommitIntent(actions=write_commit([add(f"for-{key}")]), uuid=uuid, version=1)
+        )
         for key in "ab"
     ]
     owner.kernel.commit("main", both)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
-from penstock.formats.delta.branch_log.branch_log import held_of
+from penstock.formats.delta.branch_log.branch_log import read_commit_record
 from penstock.formats.delta.branch_log.intents import CreateIntent
 from penstock.formats.delta.branch_log.ownership import NewTable, first_commit
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, write_commit
@@ -100,7 +100,7 @@ def test_a_replacement_by_a_condition_takes_the_files_for_which_it_is_true(owner
     owner.commit([add("a", "a"), add("m", "m"), add("x", "x"), add("null", "")])
     owner.commit([add("new", "z")], replaces=(RECENT,))
     assert owner.paths() == {"a", "null", "new"}
-    assert {one.path for one in owner.published().files()} == {"a", "null", "new"}
+    assert {one.path for one in owner.published().read_files()} == {"a", "null", "new"}
     owner.commit([], replaces=(PartitionFilter(where="day is null"), days("a")))
     assert owner.paths() == {"new"}
 
@@ -159,9 +159,9 @@ def test_a_file_of_which_nobody_can_tell_is_neither_taken_nor_left(owner: Owner)
 def test_the_condition_is_kept_with_the_commit_in_the_lake_and_in_the_log(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("x", "x")], replaces=(RECENT,), read_version=0, reads=LOOKED)
-    entry = owner.line().at(1, owner.read)
+    entry = owner.line().find_entry(1, owner.read)
     assert entry is not None
-    terms = held_of(entry, owner.read).terms
+    terms = read_commit_record(entry, owner.read).terms
     assert (terms.replaces, terms.reads) == ((RECENT,), LOOKED)
     told = owner.info(1).fields["penstockReplaces"]
     assert told["partitions"] == [{"where": "day >= 'm'"}]
@@ -232,7 +232,7 @@ def test_a_table_is_written_anew_with_other_columns_in_one_version(
     fresh = msgspec.structs.replace(add("new"), partition_values={"city": "Bonn"})
     assert owner.commit([becomes, fresh], read_version=1, reads=read, replaces=()) == 2
     found = owner.published()
-    assert {one.path for one in found.files()} == {"new"}
+    assert {one.path for one in found.read_files()} == {"new"}
     assert (found.metadata.partition_columns, found.metadata.schema_string) == (("city",), wide)
     with pytest.raises(CommitConflict, match="metadata"):
         owner.commit([becomes, fresh], read_version=1, reads=read, replaces=())

@@ -64,11 +64,11 @@ def test_r3_a_commit_that_died_is_there_or_not_and_its_repetition_makes_sure(
     landed = point is Point.AFTER_SWAP
     assert again.line().latest == (2 if landed else 1)
     # Whoever opens the lake next publishes what the dead process ratified.
-    assert ("new" in {one.path for one in again.published().files()}) is landed
+    assert ("new" in {one.path for one in again.published().read_files()}) is landed
     if version is not None or not landed:
         again.commit(actions(), uuid=uuid, version=version)
         assert again.line().latest == 2
-    published = [one.path for one in again.published().files()]
+    published = [one.path for one in again.published().read_files()]
     assert published.count("new") == 1
     assert set(published) == again.paths()
     again.close()
@@ -82,7 +82,7 @@ def test_r8_a_lost_answer_is_found_out_and_the_version_is_there_once(
     store.lose_answer(name="main")
     assert owner.commit([add("a")], version=version) == 1
     assert owner.line().latest == 1
-    assert [one.path for one in owner.published().files()] == ["a"]
+    assert [one.path for one in owner.published().read_files()] == ["a"]
 
 
 @pytest.mark.parametrize("version", [None, 1], ids=["assigned", "given"])
@@ -108,4 +108,4 @@ def test_a_swap_that_is_lost_again_and_again_leaves_no_trace_in_the_table(
     assert owner.commit([add("a")]) == 1
     info = owner.info(1)
     assert info.in_commit_timestamp == owner.line().timestamp_ms
-    assert [one.path for one in owner.published().files()] == ["a"]
+    assert [one.path for one in owner.published().read_files()] == ["a"]

@@ -10,7 +10,11 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest
 from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, SettleIntent
-from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, conversion, release
+from penstock.formats.delta.branch_log.ownership import (
+    TableBeforeCommit,
+    encode_adoption_commit,
+    encode_release_commit,
+)
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
@@ -52,7 +56,7 @@ def _adoption(owner: Owner, tmp_path: Path) -> AdoptIntent:
     )
     before = TableBeforeCommit(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
     identity, uuid = uuid4(), uuid4()
-    actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
+    actions = encode_adoption_commit(before, owner.identity, identity, uuid, owner.clock() // 1000)
     return AdoptIntent(id=identity, location=str(tmp_path / "adopted"), version=5, actions=actions, uuid=uuid)
 
 
@@ -102,7 +106,9 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
         version=1, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
     uuid = uuid4()
-    last = ReleaseIntent(version=2, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    last = ReleaseIntent(
+        version=2, actions=encode_release_commit(before, uuid, owner.clock() // 1000), uuid=uuid
+    )
     late = ReleaseIntent(version=1, actions=last.actions, uuid=uuid)
     with pytest.raises(CommitConflict, match="committed to while"):
         owner.ask(late)

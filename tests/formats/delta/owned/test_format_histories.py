@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.branch_log import BranchLogTip
-from penstock.formats.delta.branch_log.intents import CommitIntent, change, decode_intent
+from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent, make_change_operation
 from penstock.formats.delta.protocol.actions import Action, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.batch import RequestOutcome
@@ -47,7 +47,7 @@ def branched(owner: Owner) -> BranchLogTip:
     owner.branch("dev")
     owner.commit([add("d1")], branch="dev")
     owner.commit([add("d2")], branch="dev")
-    return BranchLogTip.of(owner.line(branch="dev"))
+    return BranchLogTip.from_line(owner.line(branch="dev"))
 
 
 def created_anew(owner: Owner) -> None:
@@ -92,7 +92,7 @@ def commit(
 ) -> RequestOutcome:
     how: dict[str, Any] = {"read_version": 3, "reads": DeltaReads(), "uuid": uuid4()} | more
     intent = CommitIntent(actions=write_commit(actions), read_tip=tip, **how)
-    return owner.kernel.commit(branch, [change(KEY, intent)])
+    return owner.kernel.commit(branch, [make_change_operation(KEY, intent)])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -107,7 +107,7 @@ def test_a_commit_that_read_a_version_which_is_gone_is_refused(
     assert "run the job again" in caught.value.message
     assert caught.value.details["winners"] == {KEY: {"latest_version": line.latest, "commits": []}}
     assert owner.line(branch="dev") == line
-    now = BranchLogTip.of(line)
+    now = BranchLogTip.from_line(line)
     commit(owner, now, add("x"), read_version=now.version)
     assert "x" in owner.paths(branch="dev")
 
@@ -173,10 +173,10 @@ def test_what_goes_on_from_a_version_has_it(owner: Owner) -> None:
 
 def test_the_default_branch_has_what_it_had_long_after_it_is_published_and_forgotten(owner: Owner) -> None:
     branched(owner)
-    tip = BranchLogTip.of(owner.line())
+    tip = BranchLogTip.from_line(owner.line())
     for number in range(3):
         owner.commit([add(f"m{number}")])
-        owner.publisher.publish(owner.content())
+        owner.publisher.publish_line(owner.content())
     merge(owner, "dev", "main")
     assert owner.line().published > tip.version
     commit(owner, tip, add("x"), read_version=1, branch="main")

@@ -25,7 +25,7 @@ def act(owner: Owner, random_: random.Random, name: str) -> bool:
     day = random_.choice("xy")
     new: list[Action] = [add(name, day)]
     latest = owner.line().latest
-    there = sorted(owner.snapshot().files(), key=lambda one: one.path)
+    there = sorted(owner.snapshot().read_files(), key=lambda one: one.path)
     try:
         match random_.randrange(5):
             case 0:
@@ -71,7 +71,7 @@ def test_what_was_acknowledged_is_in_the_log_once_and_nothing_else_is(
     owner = owners[0]
     latest = owner.line().latest
     log = [
-        owner.commits.actions(owner.table(), owner.content().location, version, None)
+        owner.commits.read_actions(owner.table(), owner.content().location, version, None)
         for version in range(owner.published().version + 1)
     ]
     assert len(log) == latest + 1
@@ -97,6 +97,6 @@ def test_a_repeated_attempt_of_many_is_one_version(store: Store, tmp_path: Path)
     uuid = uuid4()
     at_once(*(partial(owners[n % 2].commit, [add("a")], uuid=uuid, version=1) for n in range(8)))
     assert owners[0].line().latest == 1
-    assert [one.path for one in owners[1].published().files()] == ["a"]
+    assert [one.path for one in owners[1].published().read_files()] == ["a"]
     for each in owners:
         each.close()

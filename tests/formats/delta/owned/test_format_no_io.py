@@ -114,4 +114,4 @@ def test_at_its_turn_nothing_is_asked_of_table_storage(
     TURN.interrupt(between)
     owner.commit(**how)
     assert TURN.asked == []
-    assert {one.path for one in owner.published().files()} == other.paths()
+    assert {one.path for one in owner.published().read_files()} == other.paths()

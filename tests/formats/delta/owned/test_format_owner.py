@@ -12,7 +12,11 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict, NotManaged
 from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, SettleIntent
-from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, conversion, release
+from penstock.formats.delta.branch_log.ownership import (
+    TableBeforeCommit,
+    encode_adoption_commit,
+    encode_release_commit,
+)
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
@@ -53,7 +57,7 @@ def handed_back(owner: Owner) -> ReleaseIntent:
         version=line.latest, protocol=about.protocol, metadata=about.metadata, timestamp_ms=line.timestamp_ms
     )
     return ReleaseIntent(
-        version=line.latest + 1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid
+        version=line.latest + 1, actions=encode_release_commit(before, uuid, owner.clock() // 1000), uuid=uuid
     )
 
 
@@ -71,7 +75,7 @@ def adoption(owner: Owner, location: Path, version: int = 5) -> AdoptIntent:
         timestamp_ms=1000,
     )
     identity, uuid = uuid4(), uuid4()
-    actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
+    actions = encode_adoption_commit(before, owner.identity, identity, uuid, owner.clock() // 1000)
     return AdoptIntent(id=identity, location=str(location), version=version, actions=actions, uuid=uuid)
 
 

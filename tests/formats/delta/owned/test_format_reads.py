@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.branch_log.branch_log import CommitTerms, held_of
+from penstock.formats.delta.branch_log.branch_log import CommitTerms, read_commit_record
 from penstock.formats.delta.protocol.actions import Action, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.testing.threads import at_once
@@ -60,7 +60,10 @@ def test_what_a_commit_rests_on_is_kept_with_it(owner: Owner) -> None:
     owner.commit([add("a", "x")], read_version=0, reads=reads)
     owner.commit([add("b", "x")])
     owner.commit([add("c", "x")], version=3)
-    found = [held_of(entry, owner.read).terms for _, entry in owner.line().since(0, owner.read)]
+    found = [
+        read_commit_record(entry, owner.read).terms
+        for _, entry in owner.line().read_entries_after(0, owner.read)
+    ]
     assert found == [CommitTerms(reads), CommitTerms(DeltaReads()), CommitTerms()]
 
 
@@ -117,7 +120,7 @@ def test_a_replacement_removes_whatever_is_in_its_partitions(owner: Owner) -> No
     assert owner.info(2).is_blind_append is False
     owner.commit([add("e", "z")], replaces=())
     assert owner.paths() == {"e"}
-    assert {one.path for one in owner.published().files()} == {"e"}
+    assert {one.path for one in owner.published().read_files()} == {"e"}
 
 
 def test_two_replacements_at_once_leave_the_files_of_one_of_them(owner: Owner) -> None:
@@ -129,7 +132,7 @@ def test_two_replacements_at_once_leave_the_files_of_one_of_them(owner: Owner) -
 
     at_once(*(partial(work, str(name)) for name in range(6)))
     assert len(owner.paths()) == 1
-    assert len(list(owner.published().files())) == 1
+    assert len(list(owner.published().read_files())) == 1
 
 
 def test_a_replacement_of_something_that_is_no_partition_is_refused(owner: Owner) -> None:

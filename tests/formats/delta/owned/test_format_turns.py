@@ -19,9 +19,9 @@ from penstock.formats.delta.branch_log.intents import (
     CommitIntent,
     ReleaseIntent,
     SettleIntent,
-    change,
+    make_change_operation,
 )
-from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, release
+from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, encode_release_commit
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -163,7 +163,7 @@ def test_a_repetition_that_overtakes_its_original_answers_for_both(owner: Owner,
 
     rounds(owner, lambda: work(other), lambda: work(owner))
     assert owner.line().latest == 1
-    assert [one.path for one in owner.published().files()] == ["a"]
+    assert [one.path for one in owner.published().read_files()] == ["a"]
 
 
 def test_a_commit_too_large_for_the_kernel_is_staged_once_whatever_comes_in_between(
@@ -172,14 +172,14 @@ def test_a_commit_too_large_for_the_kernel_is_staged_once_whatever_comes_in_betw
     content = owner.create(partition_by=["day"])
     files = large("big", "x")
     assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(files)) == 1
-    entry = owner.line().at(2, owner.read)
+    entry = owner.line().find_entry(2, owner.read)
     assert entry is not None
     assert entry.body.startswith("_penstock/bodies/")
     assert (Path(content.location) / entry.body).read_bytes() == write_commit(files)
     assert entry.size == len(owner.data(2))
     assert owner.data(2).endswith(write_commit(files))
     assert len(owner.paths()) == 1001
-    assert len(list(owner.published().files())) == 1001
+    assert len(list(owner.published().read_files())) == 1001
     assert len(other.paths()) == 1001
 
 
@@ -193,7 +193,7 @@ def test_a_replacement_too_large_for_the_kernel_takes_what_was_appended_meanwhil
     assert rounds(owner, lambda: other.commit([add("late", "x")]), work) == 1
     assert len(list((Path(content.location) / "_penstock/bodies").iterdir())) == before + 1
     assert owner.paths() == other.paths() == {"new"}
-    assert {one.path for one in owner.published().files()} == {"new"}
+    assert {one.path for one in owner.published().read_files()} == {"new"}
 
 
 def test_a_replacement_too_large_for_the_kernel_goes_round_when_some_of_its_files_went(
@@ -207,7 +207,7 @@ def test_a_replacement_too_large_for_the_kernel_goes_round_when_some_of_its_file
     work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
     assert rounds(owner, lambda: other.commit([remove(first.path, "x")]), work) == 2
     assert owner.paths() == {"new"}
-    assert {one.path for one in owner.published().files()} == {"new"}
+    assert {one.path for one in owner.published().read_files()} == {"new"}
 
 
 def test_what_is_appended_to_a_large_replacement_may_be_too_much_to_be_held_beside_it(
@@ -217,16 +217,16 @@ def test_what_is_appended_to_a_large_replacement_may_be_too_much_to_be_held_besi
     owner.commit(large("old", "x"))
     work = lambda: owner.commit([add("new", "x")], replaces=())  # noqa: E731
     assert rounds(owner, lambda: other.commit(large("late", "x")), work) == 2
-    assert {one.path for one in owner.published().files()} == {"new"}
+    assert {one.path for one in owner.published().read_files()} == {"new"}
 
 
 def test_the_same_large_commit_to_two_tables_is_staged_in_both(owner: Owner) -> None:
     intent = CommitIntent(actions=write_commit(large("big", "x")), uuid=uuid4())
     for key in "ab":
         owner.create(key, partition_by=["day"])
-    owner.kernel.commit("main", [change(key, intent) for key in "ab"])
+    owner.kernel.commit("main", [make_change_operation(key, intent) for key in "ab"])
     for key in "ab":
-        assert len(list(owner.published(key).files())) == 1000
+        assert len(list(owner.published(key).read_files())) == 1000
 
 
 def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, other: Owner) -> None:
@@ -237,7 +237,7 @@ def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, 
     body = ActionsBodyFile("_penstock/bodies/actions.json", len(data), hashlib.sha256(data).digest())
     assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(body)) == 1
     assert owner.data(2).endswith(data)
-    assert len(list(owner.published().files())) == 1001
+    assert len(list(owner.published().read_files())) == 1001
 
 
 def test_r12_a_table_that_was_created_anew_in_between_is_another_one(owner: Owner, other: Owner) -> None:
@@ -271,7 +271,10 @@ def test_a_table_that_was_created_anew_while_a_request_went_round_is_not_taken_f
     owner.create("a")
     owner.create("b")
     new = owner.create("c")
-    both = [change(key, CommitIntent(actions=write_commit([add("f")]), uuid=uuid4())) for key in "ab"]
+    both = [
+        make_change_operation(key, CommitIntent(actions=write_commit([add("f")]), uuid=uuid4()))
+        for key in "ab"
+    ]
 
     def meanwhile() -> None:
         assert GoesRound.arrived.wait(30)
@@ -400,7 +403,9 @@ def test_a_table_that_was_released_in_between_takes_nothing(owner: Owner, other:
     before = TableBeforeCommit(
         version=0, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
-    last = ReleaseIntent(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    last = ReleaseIntent(
+        version=1, actions=encode_release_commit(before, uuid, owner.clock() // 1000), uuid=uuid
+    )
     with pytest.raises(CommitConflict, match="was released"):
         rounds(owner, lambda: other.ask(last), lambda: owner.commit([add("a")]))
     assert content.id is not None

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, decode_branch_log
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
@@ -44,9 +44,9 @@ class ActiveFiles:
         from the second one on."""
         self._lock = Lock()
 
-    def of(self, content: DeltaTable, read: Read) -> Lookup:
+    def make_lookup(self, content: DeltaTable, read: Read) -> Lookup:
         """Tells which paths are files of a line's newest version. What is not known is read right here."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         key = (content.id, b"" if line.tail is None else line.entries[-1].line)
         with self._lock:
             index = self._indexes.get(key)
@@ -56,10 +56,10 @@ class ActiveFiles:
                 if len(self._asked) > ASKED_MAX:
                     del self._asked[next(iter(self._asked))]
         if is_first:
-            return self._snapshot(content, read).live
+            return self._snapshot(content, read).find_active_files
         if index is None or not self._is_extended_to(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
-            index = _ActiveFileIndex(BranchLogTip.of(line), self._snapshot(content, read))
+            index = _ActiveFileIndex(BranchLogTip.from_line(line), self._snapshot(content, read))
         with self._lock:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
@@ -67,11 +67,13 @@ class ActiveFiles:
         return self._make_lookup(index, content, line.latest, read)
 
     def _make_lookup(self, index: _ActiveFileIndex, content: DeltaTable, version: int, read: Read) -> Lookup:
-        def look(paths: Collection[str]) -> Mapping[str, str | None]:
+        def look_up_paths(paths: Collection[str]) -> Mapping[str, str | None]:
             live_files = index.find_files(paths, version)
-            return self._snapshot(content, read).live(paths) if live_files is None else live_files
+            return (
+                self._snapshot(content, read).find_active_files(paths) if live_files is None else live_files
+            )
 
-        return look
+        return look_up_paths
 
     def _is_extended_to(
         self, index: _ActiveFileIndex, content: DeltaTable, line: BranchLog, read: Read
@@ -88,7 +90,7 @@ class ActiveFiles:
                 return False  # the log was cleaned up in between, behind a checkpoint
             for version, actions in since:
                 index.apply_version(version, actions)
-            index.tip = BranchLogTip.of(line)
+            index.tip = BranchLogTip.from_line(line)
             return True
 
     def _limit_indexes(self) -> None:
@@ -131,7 +133,7 @@ class _ActiveFileIndex:
     def knows_line_end(self, line: BranchLog) -> bool:
         """Whether it can answer for the end of a line as it is: somebody may have gone further."""
         both_default = not self.tip.uuid and line.tail is None
-        return self.tip == BranchLogTip.of(line) or (
+        return self.tip == BranchLogTip.from_line(line) or (
             both_default and self.oldest_version <= line.latest <= self.tip.version
         )
 

@@ -85,7 +85,7 @@ class BranchLogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: str = ""
     """The file, by its name below the table's root, that follows after the held bytes."""
 
-    def name(self, version: int) -> str:
+    def get_staged_path(self, version: int) -> str:
         """Of its file that is not published, below the table's root."""
         if not self.line:
             return str(StagedName(version, UUID(bytes=self.uuid)))
@@ -111,17 +111,17 @@ class VersionList(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: tuple[BranchLogSegment, ...] = ()
     """Those before them, oldest first; the data of a run of level 0 are versions."""
 
-    def followed_by(self, version: int, blobs: Blobs) -> VersionList:
+    def append_version(self, version: int, blobs: Blobs) -> VersionList:
         """With one more; objects that it takes to keep it are put to ``blobs``."""
         recent, runs = self.recent, self.runs
         if len(recent) == RUN_MAX:
-            runs = (*runs, _run(blobs, recent[0], recent[-1], 0, recent, ()))
+            runs = (*runs, _make_segment(blobs, recent[0], recent[-1], 0, recent, ()))
             recent, runs = (), _fold_runs(runs, blobs)
         return VersionList(self.after, (*recent, version), runs)
 
-    def between(self, after: int, last: int, read: Read) -> Iterator[int]:
+    def read_versions_between(self, after: int, last: int, read: Read) -> Iterator[int]:
         """The listed versions after one and up to another, oldest first."""
-        for version in chain(*(_versions_of_run(run, after, read) for run in self.runs), self.recent):
+        for version in chain(*(_read_segment_versions(run, after, read) for run in self.runs), self.recent):
             if version > last:
                 return
             if version > after:
@@ -166,7 +166,7 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     be asked."""
 
     @property
-    def fork(self) -> int:
+    def fork_version(self) -> int:
         """The last version that is the default branch's."""
         return self.latest if self.tail is None else self.tail - 1
 
@@ -182,7 +182,7 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         )
         return (self.declared, *entries, *(run.id for run in (*self.runs, *listed)))
 
-    def followed_by(
+    def append_entry(
         self,
         entry: BranchLogEntry,
         declared: ObjectId | None = None,
@@ -201,7 +201,7 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         if len(entries) == RUN_MAX:
             first = self.latest - len(entries) + 1
             held = tuple(entry.held for entry in entries if entry.held is not None)
-            runs = (*runs, _run(blobs, first, self.latest, 0, entries, held))
+            runs = (*runs, _make_segment(blobs, first, self.latest, 0, entries, held))
             entries, runs = (), _fold_runs(runs, blobs)
         changes, repeats = self.changes or VersionList(self.latest), self.repeats or VersionList(self.latest)
         line = msgspec.structs.replace(
@@ -212,17 +212,17 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             tail=self.latest + 1 if self.tail is None and entry.line else self.tail,
             entries=(*entries, entry),
             runs=runs,
-            changes=changes if is_append else changes.followed_by(self.latest + 1, blobs),
-            repeats=repeats.followed_by(self.latest + 1, blobs) if may_repeat_files else repeats,
+            changes=changes if is_append else changes.append_version(self.latest + 1, blobs),
+            repeats=repeats.append_version(self.latest + 1, blobs) if may_repeat_files else repeats,
             highest_row_id=self.highest_row_id if highest_row_id is None else highest_row_id,
         )
         return line, blobs
 
-    def published_to(self, version: int) -> BranchLog:
+    def drop_published_entries(self, version: int) -> BranchLog:
         """The line once versions up to this one are known to be in the log: they are forgotten here."""
         if version <= self.published:
             return self
-        published = min(version, self.fork)
+        published = min(version, self.fork_version)
         first = self.latest - len(self.entries) + 1
         return msgspec.structs.replace(
             self,
@@ -231,26 +231,28 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             runs=tuple(run for run in self.runs if run.last > published),
         )
 
-    def since(self, version: int, read: Read) -> Iterator[tuple[int, BranchLogEntry]]:
+    def read_entries_after(self, version: int, read: Read) -> Iterator[tuple[int, BranchLogEntry]]:
         """The entries after a version with their versions, oldest first; published ones are left out."""
         after = max(version, self.published)
         for run in self.runs:
-            yield from _of_run(run, after, read)
+            yield from _read_segment_entries(run, after, read)
         first = self.latest - len(self.entries) + 1
         for number, entry in enumerate(self.entries, first):
             if number > after:
                 yield number, entry
 
-    def until(self, version: int, read: Read) -> BranchLog:
+    def truncate_at_version(self, version: int, read: Read) -> BranchLog:
         """The line as if it ended at one of its versions, to be read; what it declares is that of its end."""
         published = min(self.published, version)
-        entries = tuple(entry for number, entry in self.since(published, read) if number <= version)
+        entries = tuple(
+            entry for number, entry in self.read_entries_after(published, read) if number <= version
+        )
         return msgspec.structs.replace(
             self,
             published=published,
             latest=version,
             timestamp_ms=entries[-1].timestamp_ms if entries else -1,
-            tail=self.tail if version > self.fork else None,
+            tail=self.tail if version > self.fork_version else None,
             entries=entries,
             runs=(),
             changes=None,
@@ -258,24 +260,28 @@ class BranchLog(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             highest_row_id=None,
         )
 
-    def versions_but_appends(self, after: int, read: Read) -> Sequence[int]:
+    def find_versions_beyond_appends(self, after: int, read: Read) -> Sequence[int]:
         """The versions after one that may have done more than append, oldest first."""
         if self.changes is None or self.changes.after > after:
             return range(after + 1, self.latest + 1)
-        return [*self.changes.between(after, self.latest, read)]
+        return [*self.changes.read_versions_between(after, self.latest, read)]
 
     def versions_with_repeats(self, after: int, last: int, read: Read) -> set[int]:
         """The versions after one and up to another that may have added files which were there already."""
         unknown = last if self.repeats is None else min(self.repeats.after, last)
-        listed = () if self.repeats is None else self.repeats.between(max(after, unknown), last, read)
+        listed = (
+            ()
+            if self.repeats is None
+            else self.repeats.read_versions_between(max(after, unknown), last, read)
+        )
         return {*range(after + 1, unknown + 1), *listed}
 
-    def at(self, version: int, read: Read) -> BranchLogEntry | None:
+    def find_entry(self, version: int, read: Read) -> BranchLogEntry | None:
         """The entry of a version; ``None`` if the line has none, as where it is published."""
         first = self.latest - len(self.entries) + 1
         if version >= first:
             return self.entries[version - first] if version <= self.latest else None
-        entry_at = next(self.since(version - 1, read), None)
+        entry_at = next(self.read_entries_after(version - 1, read), None)
         return entry_at[1] if entry_at is not None and entry_at[0] == version else None
 
 
@@ -293,15 +299,15 @@ class BranchLogTip(NamedTuple):
     """Whose version it is: a writer may use the id of an attempt on several branches."""
 
     @classmethod
-    def of(cls, line: BranchLog) -> BranchLogTip:
+    def from_line(cls, line: BranchLog) -> BranchLogTip:
         if line.tail is None:
             return cls(line.latest, b"")
         return cls(line.latest, line.entries[-1].uuid, line.entries[-1].line)
 
     @classmethod
-    def at(cls, line: BranchLog, version: int, read: Read) -> BranchLogTip:
+    def from_line_version(cls, line: BranchLog, version: int, read: Read) -> BranchLogTip:
         """Of a version that a line has."""
-        entry = line.at(version, read) if version > line.fork else None
+        entry = line.find_entry(version, read) if version > line.fork_version else None
         return cls(version, b"") if entry is None else cls(version, entry.uuid, entry.line)
 
     @classmethod
@@ -324,12 +330,12 @@ class BranchLogTip(NamedTuple):
     def is_on(self, line: BranchLog, read: Read) -> bool:
         """Whether a line has this very version. The default branch only moves forward (M1)."""
         if not self.uuid:
-            return self.version <= line.fork
-        entry = line.at(self.version, read)
+            return self.version <= line.fork_version
+        entry = line.find_entry(self.version, read)
         return entry is not None and (entry.uuid, entry.line) == (self.uuid, self.line)
 
 
-def uuid_of(hashed: bytes) -> bytes:
+def make_uuid(hashed: bytes) -> bytes:
     """A UUID for a file whose name is made of a hash."""
     return UUID(bytes=hashed[:16], version=5).bytes
 
@@ -339,7 +345,7 @@ def is_named_after(version: int, entry: BranchLogEntry, head: bytes, body: bytes
     composed = hash_parts("delta", version.to_bytes(8, "big"), head, hashlib.sha256(body).digest())
     whole = hashlib.sha256(head)  # of a commit that was given as a whole, and only kept in two parts
     whole.update(body)
-    return entry.uuid in (uuid_of(composed), uuid_of(whole.digest()))
+    return entry.uuid in (make_uuid(composed), make_uuid(whole.digest()))
 
 
 def line_folder(line: bytes) -> str:
@@ -347,7 +353,7 @@ def line_folder(line: bytes) -> str:
     return f"{FOLDER}{line.hex()}/"
 
 
-def line_of(content: DeltaTable) -> BranchLog:
+def decode_branch_log(content: DeltaTable) -> BranchLog:
     """What a content of a managed table says. ``Damaged`` if it cannot be read."""
     try:
         line: BranchLog = _decode_line(content.state)
@@ -356,12 +362,12 @@ def line_of(content: DeltaTable) -> BranchLog:
     return line
 
 
-def with_line(content: DeltaTable, line: BranchLog) -> DeltaTable:
+def replace_branch_log(content: DeltaTable, line: BranchLog) -> DeltaTable:
     """The content that says so."""
     return msgspec.structs.replace(content, state=encode(line), held=line.held_objects)
 
 
-def held_of(entry: BranchLogEntry, read: Read) -> CommitRecord:
+def read_commit_record(entry: BranchLogEntry, read: Read) -> CommitRecord:
     """What the kernel holds of a commit."""
     if entry.held is None:
         return CommitRecord()
@@ -369,20 +375,20 @@ def held_of(entry: BranchLogEntry, read: Read) -> CommitRecord:
     return held
 
 
-def declared_of(line: BranchLog, read: Read) -> TableDefinition:
+def read_table_definition(line: BranchLog, read: Read) -> TableDefinition:
     """What the table is at the end of a line."""
     return unpack_declared(read(line.declared))
 
 
 def unpack_declared(data: bytes) -> TableDefinition:
-    """Protocol and metadata of a table, from the bytes that ``keep`` made of them."""
+    """Protocol and metadata of a table, from the bytes that ``encode_object`` made of them."""
     declared: TableDefinition = _decode_declared(data)
     if not declared.is_packed:
         return declared
     return TableDefinition(declared.protocol, zlib.decompress(declared.metadata))
 
 
-def keep(value: CommitRecord | TableDefinition) -> tuple[ObjectId, bytes]:
+def encode_object(value: CommitRecord | TableDefinition) -> tuple[ObjectId, bytes]:
     """A value as a kernel object: its id and its bytes. ``InvalidContent`` if it is too large for one."""
     if isinstance(value, TableDefinition) and len(value.metadata) > PACKED_FROM_BYTES and not value.is_packed:
         value = TableDefinition(value.protocol, zlib.compress(value.metadata), is_packed=True)
@@ -401,7 +407,7 @@ _decode_runs = make_decoder(tuple[BranchLogSegment, ...]).decode
 _decode_versions = make_decoder(tuple[int, ...]).decode
 
 
-def _run(
+def _make_segment(
     blobs: Blobs,
     first_version: int,
     last: int,
@@ -419,29 +425,33 @@ def _fold_runs(runs: tuple[BranchLogSegment, ...], blobs: Blobs) -> tuple[Branch
     level = 0
     while sum(run.level == level for run in runs) >= RUN_MAX:
         same = tuple(run for run in runs if run.level == level)
-        higher = _run(blobs, same[0].first, same[-1].last, level + 1, same, tuple(run.id for run in same))
+        higher = _make_segment(
+            blobs, same[0].first, same[-1].last, level + 1, same, tuple(run.id for run in same)
+        )
         runs = (*(run for run in runs if run.level > level), higher)
         level += 1
     return runs
 
 
-def _of_run(run: BranchLogSegment, after: int, read: Read) -> Iterator[tuple[int, BranchLogEntry]]:
+def _read_segment_entries(
+    run: BranchLogSegment, after: int, read: Read
+) -> Iterator[tuple[int, BranchLogEntry]]:
     if run.last <= after:
         return
     if run.level:
         for lower in _decode_runs(read(run.id)):
-            yield from _of_run(lower, after, read)
+            yield from _read_segment_entries(lower, after, read)
         return
     for number, entry in enumerate(_decode_entries(read(run.id)), run.first):
         if number > after:
             yield number, entry
 
 
-def _versions_of_run(run: BranchLogSegment, after: int, read: Read) -> Iterator[int]:
+def _read_segment_versions(run: BranchLogSegment, after: int, read: Read) -> Iterator[int]:
     if run.last <= after:
         return
     if run.level:
         for lower in _decode_runs(read(run.id)):
-            yield from _versions_of_run(lower, after, read)
+            yield from _read_segment_versions(lower, after, read)
         return
     yield from _decode_versions(read(run.id))

@@ -13,16 +13,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.file_transitions import shifts_between
-from penstock.formats.delta.branch_log.prepared_table import live_at, steps
+from penstock.formats.delta.branch_log.file_transitions import find_transitions
+from penstock.formats.delta.branch_log.prepared_table import make_lookup_at_version, read_steps
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
-from penstock.formats.delta.rows.file_addresses import check_inside, table_place
-from penstock.formats.delta.rows.vectors import vector_file
+from penstock.formats.delta.rows.file_addresses import check_inside, open_table_place
+from penstock.formats.delta.rows.vectors import get_vector_file_name
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.decoders import get_json_decoder
 from penstock.model.merges import ChangeSummary
@@ -39,17 +39,17 @@ class FileChanges(NamedTuple):
     removed: dict[FileKey, Add | Remove]
 
 
-def file_changes(
+def compare_files(
     table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable | None
 ) -> FileChanges:
     """What leads from one state to another. Raises what reading their logs does."""
     if before is None or after is None or before.id != after.id:
         added, removed = (_list_all_files(table, commits, content) for content in (after, before))
         return FileChanges(added, {**removed})
-    old_line, becomes = line_of(before), line_of(after)
-    if BranchLogTip.of(old_line).is_on(becomes, table.read):
-        return _net_file_changes(table, commits, after, old_line)
-    old, new = (commits.snapshot(content, table.read) for content in (before, after))
+    old_line, becomes = decode_branch_log(before), decode_branch_log(after)
+    if BranchLogTip.from_line(old_line).is_on(becomes, table.read):
+        return _compare_files_by_commits(table, commits, after, old_line)
+    old, new = (commits.read_snapshot(content, table.read) for content in (before, after))
     return FileChanges(
         {add.key: add for add in _list_files_only_in(new, old)},
         {add.key: add for add in _list_files_only_in(old, new)},
@@ -59,13 +59,17 @@ def file_changes(
 def _list_all_files(table: Table, commits: Commits, content: DeltaTable | None) -> dict[FileKey, Add]:
     if content is None:
         return {}
-    return {add.key: add for add in commits.snapshot(content, table.read).files()}
+    return {add.key: add for add in commits.read_snapshot(content, table.read).read_files()}
 
 
-def _net_file_changes(table: Table, commits: Commits, after: DeltaTable, old_line: BranchLog) -> FileChanges:
+def _compare_files_by_commits(
+    table: Table, commits: Commits, after: DeltaTable, old_line: BranchLog
+) -> FileChanges:
     """What the commits after a version come to: what came and went again is neither, nor what was there."""
-    since = steps(table, commits, after, old_line.latest, line_of(after).latest)
-    shifts = shifts_between((), since, live_at(table, commits, after, old_line.latest)).values()
+    since = read_steps(table, commits, after, old_line.latest, decode_branch_log(after).latest)
+    shifts = find_transitions(
+        (), since, make_lookup_at_version(table, commits, after, old_line.latest)
+    ).values()
     added = {shift.after.key: shift.after for shift in shifts if isinstance(shift.after, Add)}
     return FileChanges(
         added, {shift.before.key: shift.before for shift in shifts if shift.before is not None}
@@ -74,7 +78,7 @@ def _net_file_changes(table: Table, commits: Commits, after: DeltaTable, old_lin
 
 def _list_files_only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     digests = {key.digest for key in other.file_keys()}
-    return (add for add in snapshot.files() if add.key.digest not in digests)
+    return (add for add in snapshot.read_files() if add.key.digest not in digests)
 
 
 def summarize_change(
@@ -82,11 +86,11 @@ def summarize_change(
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
     versions = ChangeSummary(
-        version_before=None if before is None else line_of(before).latest,
-        version_after=None if after is None else line_of(after).latest,
+        version_before=None if before is None else decode_branch_log(before).latest,
+        version_after=None if after is None else decode_branch_log(after).latest,
     )
     try:
-        added, removed = file_changes(table, commits, before, after)
+        added, removed = compare_files(table, commits, before, after)
         removed = _add_statistics(table, commits, before, removed)
     except (PenstockError, PrepareAgain):
         return versions
@@ -159,11 +163,11 @@ def _add_statistics(
     adds: dict[FileKey, Add] = {}
     if before is None or not remaining_file_keys:
         return removed
-    line = line_of(before)
+    line = decode_branch_log(before)
     with suppress(PenstockError):  # the log may not have all of these commits any more
         for version in range(line.latest, max(-1, line.latest - COMMITS_SEARCHED), -1):
-            entry = line.at(version, table.read)
-            for action in commits.actions(table, before.location, version, entry):
+            entry = line.find_entry(version, table.read)
+            for action in commits.read_actions(table, before.location, version, entry):
                 if isinstance(action, Add) and action.key in remaining_file_keys:
                     adds[action.key] = action
             remaining_file_keys -= adds.keys()
@@ -172,7 +176,7 @@ def _add_statistics(
     if remaining_file_keys:
         adds |= {
             add.key: add
-            for add in commits.snapshot(before, table.read).files()
+            for add in commits.read_snapshot(before, table.read).read_files()
             if add.key in remaining_file_keys
         }
     return {**removed, **adds}
@@ -183,10 +187,10 @@ def missing_files(
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, those that are gone."""
     names: dict[str, None] = {}
-    for add in file_changes(table, commits, before, after).added.values():
+    for add in compare_files(table, commits, before, after).added.values():
         names |= dict.fromkeys(_list_file_names(add))
-    metadata = read_declared(table, line_of(after).declared).metadata
-    place = table_place(commits.places, after.location, metadata.configuration)
+    metadata = read_declared(table, decode_branch_log(after).declared).metadata
+    place = open_table_place(commits.places, after.location, metadata.configuration)
     inside: list[str] = []
     for name in names:
         with suppress(UnsupportedFeature):  # what nobody could read is not looked at
@@ -203,4 +207,4 @@ def _list_file_names(add: Add) -> Iterator[str]:
         yield decode_path(vector.path_or_inline_dv)
     elif vector.storage_type == "u":
         with suppress(ValueError):
-            yield vector_file(vector)
+            yield get_vector_file_name(vector)

@@ -20,22 +20,31 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLogTip,
     CommitRecord,
     CommitTerms,
-    keep,
-    line_of,
-    uuid_of,
+    decode_branch_log,
+    encode_object,
+    make_uuid,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.composed_commit import first_line, limit_terms, line_id, stage
+from penstock.formats.delta.branch_log.composed_commit import (
+    encode_commit_info_line,
+    limit_terms,
+    line_id,
+    write_staged_file,
+)
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratification import (
     check_files,
-    declared_after,
-    lint,
+    find_definition_after,
+    lint_proposal,
     number_rows,
     read_declared,
 )
-from penstock.formats.delta.branch_log.replacements import check_partitions, naming, new_replacements
+from penstock.formats.delta.branch_log.replacements import (
+    check_partitions,
+    make_replacements,
+    name_replacements,
+)
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import FormatRefused, PrepareAgain, Table
@@ -61,7 +70,7 @@ class CommitAttempt(msgspec.Struct, frozen=True):
     """How far ids of rows are given with it; ``None`` if it gives none."""
 
 
-def attempt(
+def stage_versioned_proposal(
     table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
 ) -> CommitAttempt:
     """Check a proposal with a version, and stage it.
@@ -69,9 +78,9 @@ def attempt(
     ``InvalidRequest`` for a version that cannot be the next one, ``FormatRefused`` for one that is taken,
     ``InvalidContent`` if the table would break.
     """
-    line, version = line_of(content), proposal.intent.version
+    line, version = decode_branch_log(content), proposal.intent.version
     assert version is not None
-    begun = CommitAttempt(proposal, version, BranchLogTip.of(line), line.declared, None)
+    begun = CommitAttempt(proposal, version, BranchLogTip.from_line(line), line.declared, None)
     if is_ratified(table, commits, content, line, begun):
         return begun
     metadata = read_declared(table, line.declared).metadata
@@ -79,10 +88,10 @@ def attempt(
     check_partitions(proposal.intent.replaces or (), metadata, f"'{table.key}'")
     checked = check_files(table, commits, content, proposal, now_ms)
     info = _complete_commit_info(proposal, line, now_ms)
-    lint(table, line, checked, now_ms, info=info)
+    lint_proposal(table, line, checked, now_ms, info=info)
     time_ms = info.in_commit_timestamp
     assert time_ms is not None
-    head = proposal.info_line + b"\n" if info is proposal.info else first_line(info, time_ms)
+    head = proposal.info_line + b"\n" if info is proposal.info else encode_commit_info_line(info, time_ms)
     begun = msgspec.structs.replace(
         begun, is_append=info.is_blind_append is True, may_repeat_files=checked.may_repeat_files
     )
@@ -95,10 +104,14 @@ def attempt(
 
 def ratify_attempt(table: Table, line: BranchLog, attempt: CommitAttempt) -> tuple[BranchLog, Blobs]:
     """The line with an attempt as its next version, ``PrepareAgain`` if it was staged for another one."""
-    if attempt.entry is None or attempt.tip != BranchLogTip.of(line) or attempt.declared != line.declared:
+    if (
+        attempt.entry is None
+        or attempt.tip != BranchLogTip.from_line(line)
+        or attempt.declared != line.declared
+    ):
         raise PrepareAgain
-    declared, blobs = declared_after(table, line, attempt.proposal)
-    after, runs = line.followed_by(
+    declared, blobs = find_definition_after(table, line, attempt.proposal)
+    after, runs = line.append_entry(
         attempt.entry,
         declared,
         is_append=attempt.is_append,
@@ -126,12 +139,12 @@ def is_ratified(
         )
     if version == line.latest + 1:
         return False
-    entry = line.at(version, table.read)
+    entry = line.find_entry(version, table.read)
     if entry is not None and entry.uuid == attempt.proposal.intent.uuid.bytes:
         return True
     if entry is not None or version <= line.published:
         with suppress(VersionNotFound):  # a log that was cleaned up does not tell any more
-            info = commits.info(table, content.location, version, entry)
+            info = commits.read_commit_info(table, content.location, version, entry)
             if info is not None and info.transaction_id == attempt.proposal.transaction_id:
                 return True
     raise FormatRefused(
@@ -146,14 +159,14 @@ def _complete_commit_info(proposal: DeltaProposal, line: BranchLog, now_ms: int)
     """The writer's ``commitInfo``, completed by the owner's fields and without fields that only the owner may
     set."""
     writer_info, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
-    replacements = new_replacements(limit_terms(proposal.terms))
-    owner_info = naming(proposal.commit_info, replacements)
+    replacements = make_replacements(limit_terms(proposal.terms))
+    owner_info = name_replacements(proposal.commit_info, replacements)
     if writer_info is None or writer_info.in_commit_timestamp is None:
-        return owner_info.at(time_ms)
+        return owner_info.with_timestamp(time_ms)
     return (
-        naming(writer_info, replacements)
+        name_replacements(writer_info, replacements)
         if writer_info.transaction_id
-        else owner_info.at(writer_info.in_commit_timestamp)
+        else owner_info.with_timestamp(writer_info.in_commit_timestamp)
     )
 
 
@@ -163,17 +176,17 @@ def _stage_attempt(
     assert content.id is not None
     terms, blobs, held = limit_terms(begun.proposal.terms), Blobs(), None
     if terms != CommitTerms():
-        held, packed = keep(CommitRecord(terms))
+        held, packed = encode_object(CommitRecord(terms))
         blobs[held] = packed
     place = commits.places.open_place(content.location)
-    for uuid in _attempt_file_names(begun.proposal.intent.uuid, data):
+    for uuid in _choose_staged_names(begun.proposal.intent.uuid, data):
         entry = BranchLogEntry(uuid, len(data), time_ms, line_id(table, content.id), held)
-        if stage(place, entry.name(begun.version), data):
-            commits.remember(content.location, begun.version, entry, data)
+        if write_staged_file(place, entry.get_staged_path(begun.version), data):
+            commits.cache_staged_commit(content.location, begun.version, entry, data)
             return msgspec.structs.replace(begun, entry=entry, blobs=blobs)
     raise InvalidRequest(f"the file of attempt {begun.proposal.intent.uuid} at '{table.key}' has other bytes")
 
 
-def _attempt_file_names(uuid: UUID, data: bytes) -> tuple[bytes, bytes]:
+def _choose_staged_names(uuid: UUID, data: bytes) -> tuple[bytes, bytes]:
     """Names for an attempt's file: its own, or one of its bytes where it was tried with others before."""
-    return uuid.bytes, uuid_of(hashlib.sha256(uuid.bytes + data).digest())
+    return uuid.bytes, make_uuid(hashlib.sha256(uuid.bytes + data).digest())

@@ -21,9 +21,9 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLogEntry,
     CommitTerms,
     Read,
-    held_of,
+    decode_branch_log,
     is_named_after,
-    line_of,
+    read_commit_record,
 )
 from penstock.formats.delta.branch_log.snapshots import DeltaSnapshotCache
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
@@ -63,10 +63,12 @@ class Commits:
     def __init__(self, places: Places, memory_max_bytes: int = MEMORY_MAX_BYTES) -> None:
         self.places = places
         self._memory = _CommitCache(memory_max_bytes)
-        self._snapshots = DeltaSnapshotCache(places, self.tail)
-        self._live = ActiveFiles(self.snapshot, self._read_versions)
+        self._snapshots = DeltaSnapshotCache(places, self.read_log_tail)
+        self._live = ActiveFiles(self.read_snapshot, self._read_versions)
 
-    def data(self, table: Table, location: str, version: int, entry: BranchLogEntry | None) -> bytes:
+    def read_commit_bytes(
+        self, table: Table, location: str, version: int, entry: BranchLogEntry | None
+    ) -> bytes:
         """The bytes of a version: of an entry of a line, or without one of the published version.
 
         ``PrepareAgain`` if storage would have to be read and may not be, ``VersionNotFound`` if the log no
@@ -89,19 +91,19 @@ class Commits:
                 if data is not None:
                     self._memory.put(key, _CachedCommit(data))
 
-    def actions(
+    def read_actions(
         self, table: Table, location: str, version: int, entry: BranchLogEntry | None
     ) -> tuple[Action, ...]:
-        """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
+        """The actions of a version. As ``read_commit_bytes``; ``InvalidLog`` if they cannot be understood."""
         cached = self._get_cached(table, location, version, entry)
         if cached.actions is None:
             cached.actions = _parse_actions(location, version, entry, cached.data)
         return cached.actions
 
-    def info(
+    def read_commit_info(
         self, table: Table, location: str, version: int, entry: BranchLogEntry | None
     ) -> CommitInfo | None:
-        """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
+        """The ``commitInfo`` of a version, if it begins with one. Raises as ``read_actions``."""
         cached = self._get_cached(table, location, version, entry)
         if cached.first is None:
             try:
@@ -111,49 +113,49 @@ class Commits:
         (first,) = cached.first
         return first if isinstance(first, CommitInfo) else None
 
-    def terms(
+    def read_commit_terms(
         self, table: Table, location: str, version: int, entry: BranchLogEntry | None
     ) -> CommitTerms | None:
         """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
         ``None`` if it does not."""
         if entry is not None:
-            return held_of(entry, table.read).terms
-        return parse_terms(self.info(table, location, version, None))
+            return read_commit_record(entry, table.read).terms
+        return parse_terms(self.read_commit_info(table, location, version, None))
 
-    def versions(
+    def read_versions_after(
         self, table: Table, content: DeltaTable, after: int, line: BranchLog | None = None
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
-        """The actions of all versions after one, oldest first. Raises as ``actions``."""
-        line = line or line_of(content)
+        """The actions of all versions after one, oldest first. Raises as ``read_actions``."""
+        line = line or decode_branch_log(content)
         for version, entry in _list_versions(line, after, table.read):
-            yield version, self.actions(table, content.location, version, entry)
+            yield version, self.read_actions(table, content.location, version, entry)
 
-    def tail(self, content: DeltaTable, after: int, read: Read) -> Iterator[tuple[str, bytes]]:
+    def read_log_tail(self, content: DeltaTable, after: int, read: Read) -> Iterator[tuple[str, bytes]]:
         """Name and bytes of all versions after one, oldest first, read from storage where need be."""
         table = Table(_NOBODY, content, read)
-        for version, entry in _list_versions(line_of(content), after, read):
-            name = str(CommitName(version)) if entry is None else entry.name(version)
-            yield name, self.data(table, content.location, version, entry)
+        for version, entry in _list_versions(decode_branch_log(content), after, read):
+            name = str(CommitName(version)) if entry is None else entry.get_staged_path(version)
+            yield name, self.read_commit_bytes(table, content.location, version, entry)
 
-    def snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
+    def read_snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
         """The newest version of a line, or an older one. Reads from storage what is not known.
 
         Raises what ``load_snapshot`` does.
         """
-        return self._snapshots.of(content, read, version)
+        return self._snapshots.get_snapshot(content, read, version)
 
-    def live(self, content: DeltaTable, read: Read) -> Lookup:
+    def make_active_file_lookup(self, content: DeltaTable, read: Read) -> Lookup:
         """Tells which paths are files of a line's newest version. What is not known is read right here."""
-        return self._live.of(content, read)
+        return self._live.make_lookup(content, read)
 
-    def remember(self, location: str, version: int, entry: BranchLogEntry, data: bytes) -> None:
+    def cache_staged_commit(self, location: str, version: int, entry: BranchLogEntry, data: bytes) -> None:
         """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
         self._memory.put((location, version, entry.uuid, entry.line), _CachedCommit(data))
 
     def remember_landed(self, content: DeltaTable) -> None:
         """Remember the newest version of a line that landed on the default branch under the table's id: it is
         final."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         if line.entries and content.id is not None:
             newest = line.entries[-1]
             cached = self._memory.get((content.location, line.latest, newest.uuid, newest.line))
@@ -163,7 +165,7 @@ class Commits:
     def _read_versions(
         self, content: DeltaTable, after: int, read: Read
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
-        return self.versions(Table(_NOBODY, content, read), content, after)
+        return self.read_versions_after(Table(_NOBODY, content, read), content, after)
 
     def _get_cached(
         self, table: Table, location: str, version: int, entry: BranchLogEntry | None
@@ -179,7 +181,7 @@ class Commits:
         return cached
 
     def _read_commit(self, table: Table, location: str, version: int, entry: BranchLogEntry | None) -> bytes:
-        held = None if entry is None else held_of(entry, table.read)
+        held = None if entry is None else read_commit_record(entry, table.read)
         if held is not None and held.head is not None and entry is not None and not entry.body:
             return held.head
         if not table.may_read:
@@ -197,7 +199,11 @@ class Commits:
                     version=version,
                 )
             return held.head + body
-        names = (entry.name(version),) if entry.line else (entry.name(version), str(CommitName(version)))
+        names = (
+            (entry.get_staged_path(version),)
+            if entry.line
+            else (entry.get_staged_path(version), str(CommitName(version)))
+        )
         return self._read_first_existing(location, version, names, entry.size)
 
     def _read_published(self, location: str, version: int) -> bytes:
@@ -305,7 +311,7 @@ def _list_versions(line: BranchLog, after: int, read: Read) -> Iterator[tuple[in
     """All versions after one: published ones without an entry, then those of the line."""
     for version in range(after + 1, line.published + 1):
         yield version, None
-    yield from line.since(after, read)
+    yield from line.read_entries_after(after, read)
 
 
 def _parse_actions(
@@ -320,7 +326,7 @@ def _parse_actions(
 def _invalid_log_error(
     location: str, version: int, entry: BranchLogEntry | None, problem: MalformedAction
 ) -> InvalidLog:
-    name = str(CommitName(version)) if entry is None else entry.name(version)
+    name = str(CommitName(version)) if entry is None else entry.get_staged_path(version)
     return InvalidLog(
         f"the commit {name} in the log of the table {location} cannot be parsed: {problem}",
         table=location,

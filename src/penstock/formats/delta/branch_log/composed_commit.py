@@ -23,8 +23,8 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLogEntry,
     CommitRecord,
     CommitTerms,
-    keep,
-    uuid_of,
+    encode_object,
+    make_uuid,
 )
 from penstock.formats.delta.branch_log.commits import REPLACES, Commits, ReplacedPartitions
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, write_action
@@ -59,7 +59,7 @@ class CommitBody(NamedTuple):
     size: int
 
 
-def compose(
+def compose_commit(
     table: Table,
     commits: Commits,
     content: DeltaTable,
@@ -78,7 +78,7 @@ def compose(
     """
     version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
     terms = limit_terms(terms)
-    head = first_line(add_terms_to_info(info, terms), time_ms) + between
+    head = encode_commit_info_line(add_terms_to_info(info, terms), time_ms) + between
     whole = lines
     if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
         lines = stage_body(table, commits, content.location, lines)
@@ -88,12 +88,12 @@ def compose(
         name = hash_parts("delta", version.to_bytes(8, "big"), head, lines.sha256)
         composed = _compose_entry(table, content, name, time_ms, CommitRecord(terms, head), lines)
         if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
-            commits.remember(content.location, version, composed.entry, head + whole)
+            commits.cache_staged_commit(content.location, version, composed.entry, head + whole)
         return composed
     data = head + lines
     name = hashlib.sha256(version.to_bytes(8, "big") + data).digest()
     composed = _compose_entry(table, content, name, time_ms, CommitRecord(terms, data), None)
-    commits.remember(content.location, version, composed.entry, data)
+    commits.cache_staged_commit(content.location, version, composed.entry, data)
     return composed
 
 
@@ -105,7 +105,7 @@ def add_terms_to_info(info: CommitInfo, terms: CommitTerms) -> CommitInfo:
     return CommitInfo(fields)
 
 
-def first_line(info: CommitInfo, time_ms: int) -> bytes:
+def encode_commit_info_line(info: CommitInfo, time_ms: int) -> bytes:
     """A ``commitInfo`` of a moment, as the first line of a commit."""
     times = {"inCommitTimestamp": time_ms, "timestamp": time_ms}
     return write_action(CommitInfo({**times, **info.fields, **times})) + b"\n"
@@ -120,7 +120,9 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> C
         raise PrepareAgain
     sha256 = hashlib.sha256(lines).digest()
     body = CommitBody(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
-    if DRY_RUN not in table.notes and not stage(commits.places.open_place(location), body.name, lines):
+    if DRY_RUN not in table.notes and not write_staged_file(
+        commits.places.open_place(location), body.name, lines
+    ):
         raise InvalidContent(
             f"{body.name} of the table {location} does not have the content that its name stands for\n  Move "
             "it away, and write again: that creates the right file.",
@@ -130,7 +132,7 @@ def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> C
     return body
 
 
-def stage(place: Place, name: str, data: bytes) -> bool:
+def write_staged_file(place: Place, name: str, data: bytes) -> bool:
     """Write a file durably; whether it has these bytes now, be it from now or from before.
 
     One from before is written again if it lies beside the log: there the age of a file tells those who clean
@@ -164,9 +166,9 @@ def _compose_entry(
 ) -> ComposedCommit:
     assert content.id is not None
     assert held.head is not None
-    object_id, data = keep(held)
+    object_id, data = encode_object(held)
     entry = BranchLogEntry(
-        uuid=uuid_of(name),
+        uuid=make_uuid(name),
         size=len(held.head) + (0 if body is None else body.size),
         timestamp_ms=time_ms,
         line=line_id(table, content.id),

@@ -32,7 +32,7 @@ class FileTransition(NamedTuple):
         return self.after is None
 
 
-def shifts_between(
+def find_transitions(
     steps: Iterable[NetStep],
     here: Iterable[NetStep],
     live_at_parting: Lookup,
@@ -40,7 +40,7 @@ def shifts_between(
     """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``steps``,
     ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
     before either."""
-    theirs, mine = _files_named_by(steps), _files_named_by(here)
+    theirs, mine = _collect_named_files(steps), _collect_named_files(here)
     paths = theirs.keys() | mine.keys()
     unclear = {path for path in paths if _is_unclear(path, theirs, mine)}
     were = live_at_parting(sorted(unclear)) if unclear else {}
@@ -51,7 +51,7 @@ def shifts_between(
             parted = _make_first_action(path, theirs, mine)  # it was only added once more
         before = theirs[path].last if path in theirs else parted
         after = mine[path].last if path in mine else parted
-        if key_of(before) != key_of(after):
+        if get_file_key(before) != get_file_key(after):
             changes = any(side[path].data_change for side in (theirs, mine) if path in side)
             shifts[path] = FileTransition(before, after, changes)
     return shifts
@@ -65,13 +65,13 @@ def files_before(steps: Iterable[NetStep]) -> Files:
     """
     first_actions = (
         (path, named_file.first)
-        for path, named_file in _files_named_by(steps).items()
+        for path, named_file in _collect_named_files(steps).items()
         if not named_file.is_unclear
     )
     return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in first_actions}
 
 
-def brought_keys(step: NetStep) -> Iterator[FileKey]:
+def list_brought_files(step: NetStep) -> Iterator[FileKey]:
     """The files that a commit brought: with new rows, or with those of files that it removed. What is only
     said anew of a file that stays is not among them."""
     rewrites = any(isinstance(action, Remove) for action in step.actions)
@@ -80,11 +80,11 @@ def brought_keys(step: NetStep) -> Iterator[FileKey]:
     )
 
 
-def key_of(file: File | None) -> FileKey | None:
+def get_file_key(file: File | None) -> FileKey | None:
     return None if file is None else file.key
 
 
-def paths_of(files: Iterable[File]) -> set[str]:
+def collect_paths(files: Iterable[File]) -> set[str]:
     return {file.key.path for file in files}
 
 
@@ -98,7 +98,7 @@ class _NamedFile(NamedTuple):
     """It was added first, and may have been there before."""
 
 
-def _files_named_by(several: Iterable[NetStep]) -> dict[str, _NamedFile]:
+def _collect_named_files(several: Iterable[NetStep]) -> dict[str, _NamedFile]:
     named_files: dict[str, _NamedFile] = {}
     for step in several:
         for kind in (Remove, Add):

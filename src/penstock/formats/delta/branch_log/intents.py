@@ -128,7 +128,7 @@ Intent: TypeAlias = CommitIntent | CreateIntent | AdoptIntent | SettleIntent | R
 decode_intent = make_decoder(Intent).decode
 
 
-def change(key: Key | str, intent: Intent) -> Change:
+def make_change_operation(key: Key | str, intent: Intent) -> Change:
     """The operation that asks for it."""
     return Change(Key.parse(key), NAME, encode(intent))
 

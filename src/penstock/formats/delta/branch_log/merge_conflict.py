@@ -9,7 +9,7 @@ from penstock.formats.delta.branch_log.next_versions import WAY_OUT
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.commit_summary import describe_commit
 from penstock.formats.delta.protocol.conflicts import DeltaConflict
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.transaction import find_last_action
 from penstock.kernel.format import FormatRefused
 
 
@@ -34,7 +34,7 @@ class NetChangeConflict(Exception):
             describe_commit((*_find_common_operation(steps), *net.actions)),
         )
         return FormatRefused(
-            f"was changed on both sides: {conflict.clash(mine, whose)} (rule {conflict.rule});"
+            f"was changed on both sides: {conflict.describe_clash(mine, whose)} (rule {conflict.rule});"
             f" {version} {did}, and since version {conflict.read_version} {mine} {does}; {WAY_OUT}",
             expected=f"version {conflict.read_version}",
             found=version,
@@ -44,6 +44,6 @@ class NetChangeConflict(Exception):
 
 def _find_common_operation(steps: Sequence[NetStep]) -> list[CommitInfo]:
     """The operation of the commits as a ``commitInfo``, if it is the same for all of them."""
-    infos = [last(step.actions, CommitInfo) for step in steps]
+    infos = [find_last_action(step.actions, CommitInfo) for step in steps]
     operations = {None if info is None else info.operation for info in infos}
     return [CommitInfo({"operation": operation}) for operation in operations] if len(operations) == 1 else []

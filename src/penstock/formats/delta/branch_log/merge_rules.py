@@ -22,51 +22,51 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLogTip,
     OwnershipPhase,
     TableDefinition,
-    keep,
-    line_of,
-    with_line,
+    decode_branch_log,
+    encode_object,
+    replace_branch_log,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.file_transitions import brought_keys, files_before
+from penstock.formats.delta.branch_log.file_transitions import files_before, list_brought_files
 from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
 from penstock.formats.delta.branch_log.merge_conflict import NetChangeConflict
 from penstock.formats.delta.branch_log.net_change import (
     RESTORE,
     NetChange,
     NetStep,
-    fold,
+    copy_terms,
     fold_all,
-    with_terms_of,
+    fold_steps,
 )
 from penstock.formats.delta.branch_log.next_versions import (
     REDO,
     WAY_OUT,
     Extend,
     NextVersionBuilder,
-    seeing_blobs,
-    stamp,
+    add_unstored_blobs,
+    choose_removal_time,
 )
 from penstock.formats.delta.branch_log.ownership import PROTECTED
 from penstock.formats.delta.branch_log.prepared_table import (
     PreparedTable,
-    begin,
-    live_at,
-    parted_at,
+    find_parting_version,
+    find_undone_replacements,
+    make_lookup_at_version,
+    note_table_state,
+    read_steps,
     replacements_since,
-    steps,
-    undone_since,
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.row_id_transfer import find_first_mark, transfer_row_ids
-from penstock.formats.delta.branch_log.state_difference import StateDifference, union
-from penstock.formats.delta.branch_log.undo import redo, undo
+from penstock.formats.delta.branch_log.state_difference import StateDifference, unite_protocols
+from penstock.formats.delta.branch_log.undo import redo_change, undo_change
 from penstock.formats.delta.branch_log.unmerged_commits import (
     drop_repeated_files,
     drop_repeated_replacements,
-    files_of_known,
+    find_files_of_known_replacements,
     has_inline_vector,
     select_unmerged,
-    wrote_only,
+    wrote_only_files,
 )
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import (
@@ -78,23 +78,23 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     write_action,
 )
-from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
+from penstock.formats.delta.protocol.added_columns import can_hold_files, merge_metadata, missing_columns
 from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
-    given_ids,
+    collect_column_ids,
+    get_max_column_id,
     has_ids_in_files,
-    max_id,
     renamed_partitions,
 )
 from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
-from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase_transaction
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaTransaction,
     WinningCommit,
-    isolation_for,
-    last,
+    choose_isolation,
+    find_last_action,
     table_isolation,
 )
 from penstock.kernel.format import AppliedChange, FormatRefused, LaterCommitLookup, Table
@@ -104,7 +104,7 @@ _SHOWN: Final = 3
 """How many columns are told."""
 
 
-def merge(
+def merge_table(
     table: Table,
     commits: Commits,
     base: DeltaTable | None,
@@ -119,7 +119,7 @@ def merge(
     """
     target = _require_managed(table)
     if source is None:
-        return _drop(table, target, base)
+        return _drop_table(table, target, base)
     _check_phase(source, "on the other side ")
     if target is None:
         return _take_new_table(table, commits, base, source, now_ms, extend)
@@ -127,11 +127,11 @@ def merge(
         return AppliedChange(source)
     _check_phase(target)
     _check_same(target, source)
-    begin(table, target.location, target)
-    lost = ("delta lost", source.location, BranchLogTip.of(line_of(source)))
+    note_table_state(table, target.location, target)
+    lost = ("delta lost", source.location, BranchLogTip.from_line(decode_branch_log(source)))
     try:
         if lost not in table.notes:
-            return _TableMerge(table, commits, base, target, source, now_ms, extend).result()
+            return _TableMerge(table, commits, base, target, source, now_ms, extend).compute_result()
     except VersionNotFound as problem:
         table.notes[lost] = problem.message  # at the turn nobody may look for it again
     raise FormatRefused(
@@ -140,10 +140,10 @@ def merge(
     )
 
 
-def restore(
+def restore_table(
     table: Table, commits: Commits, after: DeltaTable | None, now_ms: int, extend: Extend
 ) -> AppliedChange:
-    """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
+    """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge_table``."""
     target = _require_managed(table)
     before = table.last if target is None and isinstance(table.last, DeltaTable) else target
     is_left_behind = before is not None and _is_forked_during_adoption(table, before)
@@ -160,17 +160,17 @@ def restore(
         )
     if target is None:
         _check_phase(before)
-        target = with_line(before, line_of(before))
+        target = replace_branch_log(before, decode_branch_log(before))
     _check_same(target, after)
-    line, tip = line_of(target), BranchLogTip.of(line_of(after))
-    if BranchLogTip.of(line) == tip:
+    line, tip = decode_branch_log(target), BranchLogTip.from_line(decode_branch_log(after))
+    if BranchLogTip.from_line(line) == tip:
         return AppliedChange(target)
-    if not table.is_default and BranchLogTip.of(line).is_on(line_of(after), table.read):
+    if not table.is_default and BranchLogTip.from_line(line).is_on(decode_branch_log(after), table.read):
         _check_phase(after, "on the other side ")
         return AppliedChange(after)
-    begin(table, target.location, target)
-    standing = PreparedTable(table, commits, target, stamp(table, now_ms))
-    difference = standing.until(after)
+    note_table_state(table, target.location, target)
+    standing = PreparedTable(table, commits, target, choose_removal_time(table, now_ms))
+    difference = standing.compute_difference_to(after)
     # What the difference goes by need not be looked up again in all files of the table.
     standing.note_files(line.latest, difference.files_before)
     is_now = read_declared(table, line.declared)
@@ -180,46 +180,48 @@ def restore(
             "and cannot be renamed back, because newer commits use the new name"
         )
     difference = msgspec.structs.replace(
-        difference, metadata=_with_present_owner(difference.metadata, is_now.metadata)
+        difference, metadata=_replace_owner(difference.metadata, is_now.metadata)
     )
-    net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
+    net = difference.make_net_change(is_now.protocol, is_now.metadata, with_batches=False)
     net = msgspec.structs.replace(
         net,
         replacements=replacements_since(table, commits, line, after),
-        undone=undone_since(table, commits, target, after),
+        undone=find_undone_replacements(table, commits, target, after),
     )
     net = transfer_row_ids(table, commits, target, after, net)
     info_fields = {"operation": RESTORE, "operationParameters": {RESTORED: str(tip.version)}}
-    return NextVersionBuilder(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
+    return NextVersionBuilder(table, commits, target, line, now_ms, extend, info_fields).append_all(
+        [net], standing
+    )
 
 
-def _with_present_owner(metadata: Metadata, now: Metadata) -> Metadata:
+def _replace_owner(metadata: Metadata, now: Metadata) -> Metadata:
     """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
     configuration = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
     owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
-    if max_id(now) > max_id(metadata):  # ids of columns are never given again
-        owner[MAX_ID] = str(max_id(now))
+    if get_max_column_id(now) > get_max_column_id(metadata):  # ids of columns are never given again
+        owner[MAX_ID] = str(get_max_column_id(now))
     return keep_marks(msgspec.structs.replace(metadata, configuration={**configuration, **owner}), now)
 
 
 def restore_version(
     table: Table, commits: Commits, version: int, now_ms: int, extend: Extend
 ) -> AppliedChange:
-    """The table at an earlier version of its line. Raises as ``restore``, and ``VersionNotFound``."""
+    """The table at an earlier version of its line. Raises as ``restore_table``, and ``VersionNotFound``."""
     target = _require_managed(table)
     assert target is not None, "or it has no versions"
-    line = line_of(target)
+    line = decode_branch_log(target)
     if not 0 <= version <= line.latest:
         raise VersionNotFound(
             f"'{table.key}' has no version {version}; the newest one is {line.latest}",
             table=str(table.key),
             version=version,
         )
-    wanted_line = with_line(target, line.until(version, table.read))
-    return restore(table, commits, wanted_line, now_ms, extend)
+    wanted_line = replace_branch_log(target, line.truncate_at_version(version, table.read))
+    return restore_table(table, commits, wanted_line, now_ms, extend)
 
 
-def revert(
+def revert_table(
     table: Table,
     commits: Commits,
     committed: DeltaTable | None,
@@ -228,7 +230,7 @@ def revert(
     now_ms: int,
     extend: Extend,
 ) -> AppliedChange:
-    """The table without what made ``committed`` of ``previous``, whatever came later. Raises as ``merge``.
+    """The table without what made ``committed`` of ``previous``, whatever came later. As ``merge_table``.
 
     A table that came then goes, and one that went comes back.
     """
@@ -245,11 +247,11 @@ def revert(
     _check_phase(target)
     if not target.id == committed.id == previous.id:
         raise FormatRefused(
-            f"is a different table now ({target.location}){_say_creator(since, target)}; drop or "
+            f"is a different table now ({target.location}){_describe_creator(since, target)}; drop or "
             "rename that one and revert again, or leave it as it is with the mode 'drop' (drops the "
             "change, not the table)"
         )
-    return undo(table, commits, target, committed, previous, since, now_ms, extend)
+    return undo_change(table, commits, target, committed, previous, since, now_ms, extend)
 
 
 def _restore_dropped(
@@ -267,10 +269,10 @@ def _restore_dropped(
     if target is not None:
         raise FormatRefused(
             "was dropped by this commit, and another table was created with this name since "
-            f"({target.location}){_say_creator(since, target)}; drop or rename that one and revert "
+            f"({target.location}){_describe_creator(since, target)}; drop or rename that one and revert "
             "again, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
-    return restore(table, commits, after, now_ms, extend)
+    return restore_table(table, commits, after, now_ms, extend)
 
 
 def _undo_creation(
@@ -288,25 +290,25 @@ def _undo_creation(
     raise FormatRefused(
         f"was created by this commit, and written to since{by}; revert those first, or use the mode "
         "'force', which drops the table with all its rows, or the mode 'drop', which leaves it as it is",
-        expected=f"version {line_of(before).latest}",
-        found=f"version {line_of(target).latest}",
-        found_version=line_of(target).latest,
+        expected=f"version {decode_branch_log(before).latest}",
+        found=f"version {decode_branch_log(target).latest}",
+        found_version=decode_branch_log(target).latest,
     )
 
 
 def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTable) -> bool:
     """Whether a table is in a state that it had before, because all that came since was undone."""
-    line, then = line_of(target), line_of(before)
-    if BranchLogTip.of(line) == BranchLogTip.of(then):
+    line, then = decode_branch_log(target), decode_branch_log(before)
+    if BranchLogTip.from_line(line) == BranchLogTip.from_line(then):
         return True
-    lost = ("delta lost", target.location, BranchLogTip.of(line))
-    if lost in table.notes or not BranchLogTip.of(then).is_on(line, table.read):
+    lost = ("delta lost", target.location, BranchLogTip.from_line(line))
+    if lost in table.notes or not BranchLogTip.from_line(then).is_on(line, table.read):
         return False
     metadata = read_declared(table, line.declared).metadata
     if metadata != read_declared(table, then.declared).metadata:
         return False
     try:
-        since = steps(table, commits, target, then.latest, line.latest)
+        since = read_steps(table, commits, target, then.latest, line.latest)
     except VersionNotFound as problem:
         table.notes[lost] = problem.message
         return False
@@ -315,7 +317,7 @@ def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTabl
     return is_all_there and all(not add.data_change for add in net.adds)
 
 
-def _say_creator(since: LaterCommitLookup, target: DeltaTable) -> str:
+def _describe_creator(since: LaterCommitLookup, target: DeltaTable) -> str:
     """The commit that brought another table to a key."""
     for commit in since.commits:
         had = {None if content is None else content.id for content in commit.before}
@@ -327,7 +329,7 @@ def _say_creator(since: LaterCommitLookup, target: DeltaTable) -> str:
 # --- one side has no table --------------------------------------------------------------------------------
 
 
-def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> AppliedChange:
+def _drop_table(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
     if target is None or _is_forked_during_adoption(table, target):
         return AppliedChange(None)
@@ -335,11 +337,12 @@ def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> A
     if (
         base is None
         or base.id != target.id
-        or BranchLogTip.of(line_of(base)) != BranchLogTip.of(line_of(target))
+        or BranchLogTip.from_line(decode_branch_log(base))
+        != BranchLogTip.from_line(decode_branch_log(target))
     ):
-        since_version = "" if base is None else f" since version {line_of(base).latest}"
+        since_version = "" if base is None else f" since version {decode_branch_log(base).latest}"
         raise FormatRefused(
-            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} "
+            f"was dropped or renamed on the other side, and is at version {decode_branch_log(target).latest} "
             f"here, changed{since_version}; drop or rename it here too, or keep it with the mode 'drop' "
             "(drops the change, not the table)"
         )
@@ -355,35 +358,40 @@ def _take_new_table(
     extend: Extend,
 ) -> AppliedChange:
     """The source has a table that is not here."""
-    line = line_of(source)
+    line = decode_branch_log(source)
     if base is not None and base.id == source.id:
-        if BranchLogTip.of(line_of(base)) == BranchLogTip.of(line):
+        if BranchLogTip.from_line(decode_branch_log(base)) == BranchLogTip.from_line(line):
             return AppliedChange(None)
         raise FormatRefused(
-            f"was dropped or renamed here, and changed on the other side: version {line_of(base).latest} has"
-            f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
+            "was dropped or renamed here, and changed on the other side: "
+            f"version {decode_branch_log(base).latest} has become {line.latest} there; "
+            "bring it back with the mode 'force', or leave it with 'drop'"
         )
     if isinstance(table.last, DeltaTable):
-        return restore(table, commits, source, now_ms, extend)
+        return restore_table(table, commits, source, now_ms, extend)
     if not table.is_default or line.tail is None:
         return AppliedChange(source)
     schema_string = read_declared(table, line.declared).metadata.schema_string
-    since = steps(table, commits, source, line.fork, line.latest)
+    since = read_steps(table, commits, source, line.fork_version, line.latest)
     first_mark = find_first_mark(source, since)
-    nets = [_settle_net(table, commits, source, net) for net in fold(since, schema_string)]
+    nets = [_resolve_doubtful_files(table, commits, source, net) for net in fold_steps(since, schema_string)]
     start, blobs = _cut_line_at_fork(table, commits, source)
-    seeing = seeing_blobs(table, blobs)
-    begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
-    nets = [transfer_row_ids(seeing, commits, with_line(source, start), source, net) for net in nets]
+    seeing = add_unstored_blobs(table, blobs)
+    note_table_state(
+        seeing, source.location, None if line.fork_version < 0 else replace_branch_log(source, start)
+    )
+    nets = [transfer_row_ids(seeing, commits, replace_branch_log(source, start), source, net) for net in nets]
     if first_mark is not None:
         start = msgspec.structs.replace(start, highest_row_id=first_mark)
-    return NextVersionBuilder(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
+    return NextVersionBuilder(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).append_all(
+        nets
+    )
 
 
 def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[BranchLog, Blobs]:
     """The part of a line that is the default branch's, and the objects that it takes to keep it."""
-    line = line_of(content)
-    fork = line.fork
+    line = decode_branch_log(content)
+    fork = line.fork_version
     published = min(line.published, fork)
     part = msgspec.structs.replace(
         line,
@@ -400,18 +408,20 @@ def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tu
     if fork < 0:
         return part, {}
 
-    def read() -> tuple[int, TableDefinition]:
-        snapshot = commits.snapshot(content, table.read, fork)
-        info = commits.info(table, content.location, fork, line.at(fork, table.read))
+    def read_fork() -> tuple[int, TableDefinition]:
+        snapshot = commits.read_snapshot(content, table.read, fork)
+        info = commits.read_commit_info(table, content.location, fork, line.find_entry(fork, table.read))
         time_ms = None if info is None else info.in_commit_timestamp
         return time_ms or 0, TableDefinition(write_action(snapshot.protocol), write_action(snapshot.metadata))
 
-    time_ms, declared = table.read_once(("delta fork", content.location, BranchLogTip.of(line)), read)
-    object_id, data = keep(declared)
+    time_ms, declared = table.read_once(
+        ("delta fork", content.location, BranchLogTip.from_line(line)), read_fork
+    )
+    object_id, data = encode_object(declared)
     blobs = {object_id: data}
-    for _, entry in line.since(published, table.read):
+    for _, entry in line.read_entries_after(published, table.read):
         if part.latest < fork:
-            part, runs = part.followed_by(entry)
+            part, runs = part.append_entry(entry)
             blobs |= runs
     return msgspec.structs.replace(part, timestamp_ms=time_ms, declared=object_id), blobs
 
@@ -446,44 +456,48 @@ class _TableMerge:
     ) -> None:
         self._table, self._commits, self._now_ms, self._extend = table, commits, now_ms, extend
         self._base = base if base is not None and base.id == target.id else None
-        self._base_tip = BranchLogTip(-1, b"") if self._base is None else BranchLogTip.of(line_of(self._base))
+        self._base_tip = (
+            BranchLogTip(-1, b"")
+            if self._base is None
+            else BranchLogTip.from_line(decode_branch_log(self._base))
+        )
         self._target, self._source = target, source
 
-    def result(self) -> AppliedChange:
-        target, source = line_of(self._target), line_of(self._source)
+    def compute_result(self) -> AppliedChange:
+        target, source = decode_branch_log(self._target), decode_branch_log(self._source)
         read = self._table.read
         if self._table.since is not None:
             return self._redo_undone()
-        if BranchLogTip.of(source).is_on(target, read):
+        if BranchLogTip.from_line(source).is_on(target, read):
             return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
-        if self._table.brings_undone and (was_here := self._was_here()) is not None:
+        if self._table.brings_undone and (was_here := self._is_change_present()) is not None:
             return self._redo_undone(was_here=was_here)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
-        if is_repeated and self._base_tip != BranchLogTip.of(target):
+        if is_repeated and self._base_tip != BranchLogTip.from_line(target):
             may_take = False
-        if may_take and BranchLogTip.of(target).is_on(source, read):
+        if may_take and BranchLogTip.from_line(target).is_on(source, read):
             return AppliedChange(self._source)
-        if may_take and not is_repeated and source.fork > target.fork:
+        if may_take and not is_repeated and source.fork_version > target.fork_version:
             return self._append_net_change(self._source, self._target)
         return self._append_net_change(self._target, self._source)
 
-    def _was_here(self) -> bool | None:
+    def _is_change_present(self) -> bool | None:
         """Whether this branch has, or had, a transplanted commit by another transplant or by a merge:
         all files that it added. ``False`` if it only brings back files that others removed, and they never
         came back here; ``None`` if the commit is new."""
-        table, source = self._table, line_of(self._source)
+        table, source = self._table, decode_branch_log(self._source)
         if not self._base_tip.is_on(source, table.read):
             return None
-        brought = steps(table, self._commits, self._source, self._base_tip.version, source.latest)
+        brought = read_steps(table, self._commits, self._source, self._base_tip.version, source.latest)
         files = _count_brought(brought)
         if not files:
             return None
-        line = line_of(self._target)
-        parted = parted_at(line, source, table.read)
-        earlier = steps(table, self._commits, self._source, parted, self._base_tip.version)
-        own = steps(table, self._commits, self._target, parted, line.latest)
+        line = decode_branch_log(self._target)
+        parted = find_parting_version(line, source, table.read)
+        earlier = read_steps(table, self._commits, self._source, parted, self._base_tip.version)
+        own = read_steps(table, self._commits, self._target, parted, line.latest)
         here = _count_brought(own)
         added, removed = _count_brought(earlier), _removed_files(earlier)
         # A file that went before it was added was there when the lines parted, and so here, too.
@@ -492,7 +506,7 @@ class _TableMerge:
             return all(here[key] >= added[key] + files[key] for key in files)
         is_named = not all(map(has_inline_vector, _added_files(brought, files)))
         # An inline vector may be that of another commit, which has put the rows into another file.
-        if not is_named and not wrote_only(own, files.keys(), added.keys()):
+        if not is_named and not wrote_only_files(own, files.keys(), added.keys()):
             return None
         return True if files.keys() <= here.keys() else None
 
@@ -500,7 +514,7 @@ class _TableMerge:
         """A commit that is repeated where it is already: once more, if it was undone since."""
         if self._base is None:
             return AppliedChange(self._target)
-        return redo(
+        return redo_change(
             self._table,
             self._commits,
             self._target,
@@ -514,22 +528,24 @@ class _TableMerge:
 
     def _append_net_change(self, onto: DeltaTable, source: DeltaTable) -> AppliedChange:
         """The line of ``onto``, with the net change of ``source`` as its next version."""
-        line = line_of(onto)
-        parted = parted_at(line, line_of(source), self._table.read)
+        line = decode_branch_log(onto)
+        parted = find_parting_version(line, decode_branch_log(source), self._table.read)
         incoming = self._find_net_changes(onto, source, parted)
         since = incoming.since
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
-        standing = PreparedTable(self._table, self._commits, onto, stamp(self._table, self._now_ms))
+        standing = PreparedTable(
+            self._table, self._commits, onto, choose_removal_time(self._table, self._now_ms)
+        )
         own: list[NetStep] = []
         if since == parted:  # else more commits would have to be read than the table's files
-            own = steps(self._table, self._commits, source, parted, line_of(source).latest)
+            own = read_steps(self._table, self._commits, source, parted, decode_branch_log(source).latest)
             standing.note_files(parted, files_before(own))
         landing = []
         written = self._metadata_writers_read(source)
         for net in incoming.nets:
-            net = _settle_net(self._table, self._commits, source, net)
-            written = last(net.state, Metadata) or written
-            if last(net.state, Metadata) is not None:
+            net = _resolve_doubtful_files(self._table, self._commits, source, net)
+            written = find_last_action(net.state, Metadata) or written
+            if find_last_action(net.state, Metadata) is not None:
                 self._check_column_ids(onto, source, parted, after)
             try:
                 landing.append(self._check_conflicts(onto, after, net, incoming))
@@ -539,50 +555,56 @@ class _TableMerge:
         landing = [transfer_row_ids(self._table, self._commits, onto, source, net) for net in landing]
         return NextVersionBuilder(
             self._table, self._commits, onto, line, self._now_ms, self._extend, MERGE_INFO
-        ).all(landing, standing)
+        ).append_all(landing, standing)
 
     def _find_net_changes(self, stays: DeltaTable, comes: DeltaTable, parted: int) -> _IncomingChange:
         """What one side is to bring to the other."""
-        line = line_of(comes)
+        line = decode_branch_log(comes)
         schema_string = read_declared(self._table, line.declared).metadata.schema_string
         known_to_both: list[NetStep] = []
 
         def read_theirs() -> Sequence[NetStep]:
-            return steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+            return read_steps(self._table, self._commits, stays, parted, decode_branch_log(stays).latest)
 
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
-            brought = unrepeated_steps = steps(self._table, self._commits, comes, since, line.latest)
+            brought = unrepeated_steps = read_steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
                 unrepeated_steps, known_to_both = drop_repeated_replacements(
                     read_theirs(), brought, schema_string
                 )
             unrepeated_steps, repeated = drop_repeated_files(read_theirs, unrepeated_steps)
-            known_to_both += repeated + steps(self._table, self._commits, comes, parted, since)
-            return _IncomingChange(since, fold(unrepeated_steps, schema_string), brought, known_to_both)
+            known_to_both += repeated + read_steps(self._table, self._commits, comes, parted, since)
+            return _IncomingChange(since, fold_steps(unrepeated_steps, schema_string), brought, known_to_both)
         base = self._base
         assert base is not None  # nothing is on every line
 
-        def read() -> StateDifference:
-            before, after = (self._commits.snapshot(content, self._table.read) for content in (base, comes))
-            return StateDifference.between(before, after, stamp(self._table, self._now_ms))
+        def read_difference() -> StateDifference:
+            before, after = (
+                self._commits.read_snapshot(content, self._table.read) for content in (base, comes)
+            )
+            return StateDifference.compare_snapshots(
+                before, after, choose_removal_time(self._table, self._now_ms)
+            )
 
-        key = ("delta difference", comes.location, self._base_tip, BranchLogTip.of(line))
-        old_declared = read_declared(self._table, line_of(base).declared)
-        net = self._table.read_once(key, read).net(
+        key = ("delta difference", comes.location, self._base_tip, BranchLogTip.from_line(line))
+        old_declared = read_declared(self._table, decode_branch_log(base).declared)
+        net = self._table.read_once(key, read_difference).make_net_change(
             old_declared.protocol, old_declared.metadata, with_batches=True
         )
-        own = steps(self._table, self._commits, comes, parted, line.latest)
+        own = read_steps(self._table, self._commits, comes, parted, line.latest)
         unrepeated = drop_repeated_replacements(read_theirs(), own, schema_string)
-        net = with_terms_of(net, fold_all(unrepeated.steps, schema_string))
+        net = copy_terms(net, fold_all(unrepeated.steps, schema_string))
         # What both sides have got is not brought; if it went on this one since, it goes.
-        net = net.without(files_of_known(unrepeated).difference(remove.key for remove in net.removes))
+        net = net.drop_files(
+            find_files_of_known_replacements(unrepeated).difference(remove.key for remove in net.removes)
+        )
         gone, repeated = drop_repeated_files(read_theirs, own)
-        net = _with_removes_of_repeated(net, gone, repeated)
+        net = _add_removes_of_repeated_commits(net, gone, repeated)
         # What the base has had is not a part of the difference, and does not come with it.
         before = {
             replacement.id
-            for replacement in replacements_since(self._table, self._commits, line_of(stays), base)
+            for replacement in replacements_since(self._table, self._commits, decode_branch_log(stays), base)
         }
         brought_ids = tuple(replacement for replacement in net.replacements if replacement.id not in before)
         net = msgspec.structs.replace(net, replacements=brought_ids)
@@ -593,24 +615,24 @@ class _TableMerge:
     ) -> NetChange:
         """The net change, checked against what the other side has committed since. ``NetChangeConflict`` if
         they conflict."""
-        line, table = line_of(stays), self._table
+        line, table = decode_branch_log(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
-        theirs = steps(table, self._commits, stays, after, line.latest)
+        theirs = read_steps(table, self._commits, stays, after, line.latest)
         net = self._with_added_columns(net, read_declared(table, line.declared))
-        live_before = live_at(table, self._commits, stays, after)
+        live_before = make_lookup_at_version(table, self._commits, stays, after)
         unmerged = select_unmerged(theirs, incoming.known_to_both, net, live_before, incoming.commits)
-        net = net.without(unmerged.shared)
+        net = net.drop_files(unmerged.shared)
         known_before = self._definition_before_changes(stays, after, theirs, unmerged.winners)
         transaction = DeltaTransaction(
             read_version=incoming.since,
             protocol=known_before.protocol,
             metadata=known_before.metadata,
-            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation_of(known_before, net),
+            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _choose_isolation(known_before, net),
             actions=net.actions,
             reads=net.terms.reads,
         )
-        outcome = rebase(
+        outcome = rebase_transaction(
             [WinningCommit(step.version, step.actions) for step in unmerged.winners], transaction
         )
         if isinstance(outcome, DeltaConflict):
@@ -624,9 +646,12 @@ class _TableMerge:
 
         A column counts that is gone by now: files of its side may hold its values.
         """
-        is_on = self._base_tip.is_on(line_of(comes), self._table.read)
+        is_on = self._base_tip.is_on(decode_branch_log(comes), self._table.read)
         since = max(parted, self._base_tip.version) if is_on else parted
-        ids_here, ids_there = self._ids_since(stays, after), self._ids_since(comes, since)
+        ids_here, ids_there = (
+            self._collect_column_ids_since(stays, after),
+            self._collect_column_ids_since(comes, since),
+        )
         for number in sorted(ids_here.keys() & ids_there.keys()):
             if ids_here[number] != ids_there[number]:
                 raise FormatRefused(
@@ -634,30 +659,33 @@ class _TableMerge:
                     f"{number}, by which readers find them in files; {WAY_OUT}"
                 )
 
-    def _ids_since(self, content: DeltaTable, version: int) -> dict[int, str]:
+    def _collect_column_ids_since(self, content: DeltaTable, version: int) -> dict[int, str]:
         """The ids of all columns that a table has had since a version of its line, if readers go by them."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         ids: dict[int, str] = {}
         if has_ids_in_files(read_declared(self._table, line.declared).metadata):
-            for step in steps(self._table, self._commits, content, version, line.latest):
+            for step in read_steps(self._table, self._commits, content, version, line.latest):
                 for action in step.actions:
                     if isinstance(action, Metadata):
-                        ids |= given_ids(action)
+                        ids |= collect_column_ids(action)
         return ids
 
     def _metadata_writers_read(self, comes: DeltaTable) -> Metadata | None:
         """What the table was to the writers of the commits that come, as far as these do not change it."""
         if self._base is None:
             return None
-        is_on = self._base_tip.is_on(line_of(comes), self._table.read)
-        return read_declared(self._table, line_of(self._base if is_on else comes).declared).metadata
+        is_on = self._base_tip.is_on(decode_branch_log(comes), self._table.read)
+        return read_declared(self._table, decode_branch_log(self._base if is_on else comes).declared).metadata
 
     def _check_columns(self, stays: DeltaTable, net: NetChange, written: Metadata | None) -> None:
         """``FormatRefused`` if the files that come have columns that are not there where they land.
 
         So it is where a commit is repeated without the one that added the columns: nobody would see them.
         """
-        lands = last(net.state, Metadata) or read_declared(self._table, line_of(stays).declared).metadata
+        lands = (
+            find_last_action(net.state, Metadata)
+            or read_declared(self._table, decode_branch_log(stays).declared).metadata
+        )
         if not net.adds or written is None:
             return
         for constraint in added_constraints(written, lands):
@@ -665,7 +693,7 @@ class _TableMerge:
                 f"has {constraint}, and the rows to be merged were not checked against it; include the "
                 f"commits that changed the constraints; {WAY_OUT}"
             )
-        if can_hold(lands.schema_string, written.schema_string):
+        if can_hold_files(lands.schema_string, written.schema_string):
             return
         names = missing_columns(lands.schema_string, written.schema_string)
         shown_names = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"
@@ -679,57 +707,66 @@ class _TableMerge:
     ) -> KnownProposal:
         """What the table was to the line that stays, before it was changed there in a way that is news."""
         if not any(_changes_metadata(step) for step in winners):
-            return read_declared(self._table, line_of(stays).declared)
+            return read_declared(self._table, decode_branch_log(stays).declared)
         declared = self._definition_at_version(stays, after)
         for step, winner in zip(theirs, winners, strict=True):
             if _changes_metadata(winner):
                 break
-            protocol, metadata = last(step.actions, Protocol), last(step.actions, Metadata)
+            protocol, metadata = (
+                find_last_action(step.actions, Protocol),
+                find_last_action(step.actions, Metadata),
+            )
             declared = KnownProposal(protocol or declared.protocol, metadata or declared.metadata)
         return declared
 
     def _definition_at_version(self, stays: DeltaTable, version: int) -> KnownProposal:
         """What the table was at a version of the line that stays."""
-        line = line_of(stays)
+        line = decode_branch_log(stays)
         if version < 0 or version == line.latest:
             return read_declared(self._table, line.declared)
         tip = self._base_tip
         if self._base is not None and tip.version == version and tip.is_on(line, self._table.read):
-            return read_declared(self._table, line_of(self._base).declared)
+            return read_declared(self._table, decode_branch_log(self._base).declared)
 
-        def read() -> KnownProposal:
-            snapshot = self._commits.snapshot(stays, self._table.read, version)
+        def read_definition() -> KnownProposal:
+            snapshot = self._commits.read_snapshot(stays, self._table.read, version)
             return KnownProposal(snapshot.protocol, snapshot.metadata)
 
-        at = BranchLogTip.at(line, version, self._table.read)  # whatever the line's end is by now
-        return self._table.read_once(("delta known", stays.location, at), read)
+        at = BranchLogTip.from_line_version(
+            line, version, self._table.read
+        )  # whatever the line's end is by now
+        return self._table.read_once(("delta known", stays.location, at), read_definition)
 
     def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without
         them, if the other side has it all."""
         declared_before = (
-            now if self._base is None else read_declared(self._table, line_of(self._base).declared)
+            now if self._base is None else read_declared(self._table, decode_branch_log(self._base).declared)
         )
         state: list[Action] = []
         for action in net.state:
             if isinstance(action, Metadata):
-                action = unite(declared_before.metadata, now.metadata, action) or action
+                action = merge_metadata(declared_before.metadata, now.metadata, action) or action
             elif isinstance(action, Protocol) and supported_features(
                 declared_before.protocol
             ) <= supported_features(action):
-                action = union(now.protocol, action)
+                action = unite_protocols(now.protocol, action)
             if action not in (now.metadata, now.protocol):
                 state.append(action)
         return msgspec.structs.replace(net, state=tuple(state))
 
 
-def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChange) -> NetChange:
+def _resolve_doubtful_files(table: Table, commits: Commits, comes: DeltaTable, net: NetChange) -> NetChange:
     """The net change, with doubtful files resolved by looking up which files were live before."""
     paths = net.doubtful_paths
-    return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
+    return (
+        net.resolve_doubtful_files(make_lookup_at_version(table, commits, comes, net.after)(paths))
+        if paths
+        else net
+    )
 
 
-def _with_removes_of_repeated(
+def _add_removes_of_repeated_commits(
     net: NetChange, own: Sequence[NetStep], repeated: Sequence[NetStep]
 ) -> NetChange:
     """A difference that tells also what became of files of commits that both sides have: those which came go,
@@ -742,13 +779,13 @@ def _with_removes_of_repeated(
         for action in step.actions
         if isinstance(action, Remove) and action.key in passing
     }
-    net = net.without(went)
+    net = net.drop_files(went)
     return msgspec.structs.replace(net, removes=(*net.removes, *removes.values()))
 
 
 def _count_brought(steps: Sequence[NetStep]) -> Counter[FileKey]:
     """The files that commits brought, and how often."""
-    return Counter(key for step in steps for key in brought_keys(step))
+    return Counter(key for step in steps for key in list_brought_files(step))
 
 
 def _added_files(steps: Sequence[NetStep], keys: Collection[FileKey]) -> Iterator[Add]:
@@ -766,8 +803,8 @@ def _changes_metadata(step: NetStep) -> bool:
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation_of(proposal: KnownProposal, net: NetChange) -> DeltaIsolation:
-    return isolation_for(
+def _choose_isolation(proposal: KnownProposal, net: NetChange) -> DeltaIsolation:
+    return choose_isolation(
         table_isolation(proposal.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )
 
@@ -801,11 +838,11 @@ def _is_forked_during_adoption(table: Table, target: DeltaTable) -> bool:
 
     Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.
     """
-    return not table.is_default and line_of(target).phase is OwnershipPhase.ADOPTING
+    return not table.is_default and decode_branch_log(target).phase is OwnershipPhase.ADOPTING
 
 
 def _check_phase(content: DeltaTable, where: str = "") -> None:
-    phase = line_of(content).phase
+    phase = decode_branch_log(content).phase
     if phase is OwnershipPhase.RELEASED:
         raise FormatRefused(
             f"{where}was released from the lake, which no longer commits to it; leave the table out with the "

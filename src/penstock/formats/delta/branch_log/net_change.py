@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.past_operations import MERGED, PastOperation, read_operations
-from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.branch_log.replacements import Replacement, mark_as_parts
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -28,7 +28,12 @@ from penstock.formats.delta.protocol.actions import (
     reconciliation_key,
 )
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion, last
+from penstock.formats.delta.protocol.transaction import (
+    DeltaReads,
+    PartitionFilter,
+    PartitionRegion,
+    find_last_action,
+)
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
 StateKey = tuple[str, str, str | None]
@@ -97,7 +102,7 @@ class NetChange(msgspec.Struct, frozen=True, kw_only=True):
     def actions(self) -> tuple[Action, ...]:
         return (*self.state, *self.removes, *self.adds, *self.feed)
 
-    def without(self, keys: frozenset[FileKey]) -> NetChange:
+    def drop_files(self, keys: frozenset[FileKey]) -> NetChange:
         """The rest, where some of its files are what they should be already."""
         return msgspec.structs.replace(
             self,
@@ -114,7 +119,7 @@ class NetChange(msgspec.Struct, frozen=True, kw_only=True):
             {*(remove.key.path for remove in self.doubtful), *(key.path for key in self.doubtful_adds)}
         )
 
-    def settle(self, live: Mapping[str, str | None]) -> NetChange:
+    def resolve_doubtful_files(self, live: Mapping[str, str | None]) -> NetChange:
         """The same without doubtful files, given the files that were live before."""
         were = [remove for remove in self.doubtful if remove.key in live.items()]
         repeated = {key for key in self.doubtful_adds if key in live.items()}
@@ -127,7 +132,7 @@ class NetChange(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[NetChange, ...]:
+def fold_steps(steps: Sequence[NetStep], schema_string: str) -> tuple[NetChange, ...]:
     """What commits come to, oldest first: as one, if it can be one.
 
     Whoever reads the change feed of a version that has files of it looks at nothing else there. So where
@@ -157,7 +162,7 @@ def _has_feed(step: NetStep) -> bool | None:
     return False if changes else None
 
 
-def with_terms_of(difference: NetChange, folded: NetChange) -> NetChange:
+def copy_terms(difference: NetChange, folded: NetChange) -> NetChange:
     """A difference that rests on what the commits rest on that led to it.
 
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
@@ -278,10 +283,12 @@ class _NetChangeFold:
             may_be_there=self._may_be_there,
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._has_known_terms,
-            replacements=in_sum(self._named) if len(steps) > 1 else self._named,
+            replacements=mark_as_parts(self._named) if len(steps) > 1 else self._named,
             undone=_find_foreign_undone(steps),
             operations=tuple(
-                operation for step in steps for operation in read_operations(last(step.actions, CommitInfo))
+                operation
+                for step in steps
+                for operation in read_operations(find_last_action(step.actions, CommitInfo))
             ),
         )
 
@@ -313,7 +320,7 @@ class _NetChangeFold:
                     # Where they land, files get ids of their own.
                     if (key := reconciliation_key(action)) is not None and not is_high_water_mark(action):
                         self._state[key] = action
-        info = last(step.actions, CommitInfo)
+        info = find_last_action(step.actions, CommitInfo)
         # Only what a writer wrote for this very commit can be nowhere else.
         self._may_be_there |= step.may_repeat_files or info is None or info.operation in MOVING
         # Where it does not say what it undoes, as earlier releases did not, its files have to tell.
@@ -348,7 +355,7 @@ class _NetChangeFold:
         self._added[add.key] = add
 
     def _remove_file(self, remove: Remove, region: PartitionRegion | None) -> None:
-        is_replaced = region is not None and region.holds(remove.partition_values or {})
+        is_replaced = region is not None and region.may_hold_file(remove.partition_values or {})
         self._passed.add(remove.key.path)
         old_add = self._added.pop(remove.key, None)
         if old_add is None or remove.key in self._returned:
@@ -366,7 +373,7 @@ class _NetChangeFold:
         region = PartitionRegion(self._schema_string, partitions or (PartitionFilter(),))
         for removes in (self._removed, self._doubtful):
             for key in [
-                key for key, remove in removes.items() if region.holds(remove.partition_values or {})
+                key for key, remove in removes.items() if region.may_hold_file(remove.partition_values or {})
             ]:
                 del removes[key]
         return region

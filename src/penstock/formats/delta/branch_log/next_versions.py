@@ -12,17 +12,17 @@ from penstock.formats.delta.branch_log.branch_log import (
     Blobs,
     BranchLog,
     TableDefinition,
-    declared_of,
-    keep,
-    with_line,
+    encode_object,
+    read_table_definition,
+    replace_branch_log,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.composed_commit import METRICS, compose, operation_metrics
+from penstock.formats.delta.branch_log.composed_commit import METRICS, compose_commit, operation_metrics
 from penstock.formats.delta.branch_log.net_change import NetChange
 from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
 from penstock.formats.delta.branch_log.prepared_table import PreparedTable
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
-from penstock.formats.delta.branch_log.replacements import is_too_long, naming
+from penstock.formats.delta.branch_log.replacements import is_too_long, name_replacements
 from penstock.formats.delta.branch_log.row_ids import begin_counter
 from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.protocol.actions import (
@@ -45,7 +45,7 @@ from penstock.formats.delta.protocol.row_ids import (
     has_row_tracking,
     number_files,
 )
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.transaction import find_last_action
 from penstock.kernel.format import AppliedChange, FormatRefused, Table, make_object_reader
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
@@ -78,24 +78,26 @@ class NextVersionBuilder:
         blobs: Blobs | None = None,
     ) -> None:
         self._blobs: Blobs = dict(blobs or {})
-        self._table, self._commits = seeing_blobs(table, self._blobs), commits
+        self._table, self._commits = add_unstored_blobs(table, self._blobs), commits
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
         self._extend = extend
 
-    def all(self, nets: Iterable[NetChange], prepared: PreparedTable | None = None) -> AppliedChange:
+    def append_all(self, nets: Iterable[NetChange], prepared: PreparedTable | None = None) -> AppliedChange:
         """The table with all of them."""
         if prepared is None:
-            content = with_line(self._content, self._line)
-            prepared = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
+            content = replace_branch_log(self._content, self._line)
+            prepared = PreparedTable(
+                self._table, self._commits, content, choose_removal_time(self._table, self._now_ms)
+            )
         for net in nets:
             self._ratify_net_change(net, prepared)
-        return AppliedChange(with_line(self._content, self._line), self._blobs)
+        return AppliedChange(replace_branch_log(self._content, self._line), self._blobs)
 
     def _ratify_net_change(self, net: NetChange, prepared: PreparedTable) -> None:
         line, table = self._line, self._table
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
-            net = net.without(_find_present_files(net, prepared))
+            net = net.drop_files(_find_present_files(net, prepared))
         actions = self._make_actions(net, old_declared, prepared)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
@@ -106,24 +108,24 @@ class NextVersionBuilder:
             )
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
-        info = naming(self._make_commit_info(net, actions), net.replacements, net.undone)
+        info = name_replacements(self._make_commit_info(net, actions), net.replacements, net.undone)
         before = LintState(
             version=line.latest,
             protocol=None if old_declared is None else old_declared.protocol,
             metadata=None if old_declared is None else old_declared.metadata,
             timestamp_ms=None if old_declared is None else line.timestamp_ms,
-            live=prepared.live,
+            live=prepared.find_active_files,
         )
         # What comes back to a clone, or is brought to it, was in it before.
         rules = LintRules(absolute_paths=True)
-        problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before, rules)
+        problems = check_commit(enumerate((info.with_timestamp(time_ms), *actions), 1), before, rules)
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise FormatRefused(f"cannot get the changes of the other side: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, prepared)
         actions, highest = self._assign_row_ids(actions, old_declared, line)
-        composed = compose(
+        composed = compose_commit(
             table,
             self._commits,
             self._content,
@@ -135,7 +137,7 @@ class NextVersionBuilder:
         )
         # What it says of replacements counts for an undo, also where it finds no file to remove or to add.
         is_append = info.is_blind_append is True and not net.replacements and not net.undone
-        after, runs = line.followed_by(
+        after, runs = line.append_entry(
             composed.entry,
             self._store_declared(actions, old_declared),
             is_append=is_append,
@@ -144,14 +146,18 @@ class NextVersionBuilder:
         )
         self._blobs |= {**composed.blobs, **runs}
         self._line = after
-        prepared.followed_by(actions)
+        prepared.append_commit(actions)
 
     def _assign_row_ids(
         self, actions: list[Action], old_declared: KnownProposal | None, line: BranchLog
     ) -> tuple[list[Action], int | None]:
         """The actions with ids of rows, and the highest that was given; ``None`` if the table gives none."""
-        protocol = last(actions, Protocol) or (None if old_declared is None else old_declared.protocol)
-        metadata = last(actions, Metadata) or (None if old_declared is None else old_declared.metadata)
+        protocol = find_last_action(actions, Protocol) or (
+            None if old_declared is None else old_declared.protocol
+        )
+        metadata = find_last_action(actions, Metadata) or (
+            None if old_declared is None else old_declared.metadata
+        )
         if protocol is None or metadata is None or not assigns_row_ids(protocol, metadata):
             return actions, None
         counter = begin_counter(self._table, self._commits, self._content, line)
@@ -162,7 +168,7 @@ class NextVersionBuilder:
         self, actions: list[Action], old_declared: KnownProposal | None, prepared: PreparedTable
     ) -> None:
         """``FormatRefused`` if the table comes to track rows, and has files that do not come with ids."""
-        metadata = last(actions, Metadata)
+        metadata = find_last_action(actions, Metadata)
         if old_declared is None or metadata is None:
             return
         if has_row_tracking(old_declared.metadata) or not has_row_tracking(metadata):
@@ -195,7 +201,7 @@ class NextVersionBuilder:
         self, net: NetChange, old_declared: KnownProposal | None, prepared: PreparedTable
     ) -> list[Action]:
         """What the commit says, as the table is now."""
-        time_ms = stamp(self._table, self._now_ms)
+        time_ms = choose_removal_time(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
         replaced = () if net.terms.replaces is None else prepared.files_to_replace(net.terms.replaces).removes
         explicit = {remove.key for remove in net.removes}
@@ -215,13 +221,15 @@ class NextVersionBuilder:
     def _store_declared(
         self, actions: Iterable[Action], old_declared: KnownProposal | None
     ) -> ObjectId | None:
-        protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+        protocol, metadata = find_last_action(actions, Protocol), find_last_action(actions, Metadata)
         if protocol is None and metadata is None:
             return None
         before = (
-            TableDefinition(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
+            TableDefinition(b"", b"")
+            if old_declared is None
+            else read_table_definition(self._line, self._table.read)
         )
-        object_id, data = keep(
+        object_id, data = encode_object(
             TableDefinition(
                 protocol=before.protocol if protocol is None else write_action(protocol),
                 metadata=before.metadata if metadata is None else write_action(metadata),
@@ -234,7 +242,7 @@ class NextVersionBuilder:
 def _find_present_files(net: NetChange, prepared: PreparedTable) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
     keys = [add.key for add in net.adds if add.data_change]
-    live = prepared.live([key.path for key in keys]) if keys else {}
+    live = prepared.find_active_files([key.path for key in keys]) if keys else {}
     return frozenset(key for key in keys if key in live.items())
 
 
@@ -248,7 +256,7 @@ def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[A
         for add in net.state
         if old_declared is None or add not in (old_declared.protocol, old_declared.metadata)
     ]
-    protocol, metadata = last(adds, Protocol), last(adds, Metadata)
+    protocol, metadata = find_last_action(adds, Protocol), find_last_action(adds, Metadata)
     had = protocol if protocol is not None or old_declared is None else old_declared.protocol
     if metadata is None or had is None:
         return adds
@@ -259,12 +267,12 @@ def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[A
     return adds if needed == had else [needed, *(add for add in adds if add is not protocol)]
 
 
-def seeing_blobs(table: Table, blobs: Blobs) -> Table:
+def add_unstored_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
     return msgspec.structs.replace(table, read=make_object_reader(table.read, blobs))
 
 
-def stamp(table: Table, now_ms: int) -> int:
+def choose_removal_time(table: Table, now_ms: int) -> int:
     """One time for all that a request removes, so that it writes the same lines however often it is tried."""
     noted: int = table.notes.setdefault(("delta stamp",), now_ms)
     return noted

@@ -14,14 +14,14 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.formats.delta.branch_log.branch_log import BranchLog, Read, declared_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, Read, read_table_definition
 from penstock.formats.delta.branch_log.intents import ActionsBodyFile
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, write_commit
 from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources, write_sources
 from penstock.formats.delta.protocol.column_mapping import mapping_faults
 from penstock.formats.delta.protocol.engine_name import engine_info
-from penstock.formats.delta.protocol.feature_alignment import agree, disagreements
+from penstock.formats.delta.protocol.feature_alignment import align_protocol_and_metadata, find_disagreements
 from penstock.formats.delta.protocol.feature_table import (
     BASIC,
     ENGINE,
@@ -31,16 +31,16 @@ from penstock.formats.delta.protocol.feature_table import (
 from penstock.formats.delta.protocol.features import (
     WRITER_FEATURES_VERSION,
     FeatureRefusal,
+    add_required_features,
     enabled_features,
+    find_unwritable_features,
     oldest_protocol,
     supported_features,
-    unwritable,
     with_features,
-    with_required,
 )
 from penstock.formats.delta.protocol.iceberg_compat import iceberg_faults
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
-from penstock.formats.delta.protocol.lint_metadata import unserved_columns
+from penstock.formats.delta.protocol.lint_metadata import find_unsupported_columns
 from penstock.formats.delta.protocol.properties import (
     MATERIALIZE_PARTITIONS,
     MATERIALIZED_PARTITIONS,
@@ -85,7 +85,9 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the lake is found, empty if nobody else can open it. Secrets in it are never written down."""
 
-    def configuration(self, table_id: UUID, noted: str = "", sources: Sequence[str] = ()) -> dict[str, str]:
+    def make_owner_properties(
+        self, table_id: UUID, noted: str = "", sources: Sequence[str] = ()
+    ) -> dict[str, str]:
         """The properties by which a table names this lake as its owner, and notes what managing added, and
         the tables whose files a clone has."""
         identity = {"lake": self.lake_id, "table": str(table_id), **write_sources(sources)}
@@ -95,7 +97,7 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
             identity["at"] = hide_secrets(self.url)
         return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(identity, order="sorted").decode()}
 
-    def owns(self, owner: TableOwner | None) -> bool:
+    def is_owner(self, owner: TableOwner | None) -> bool:
         """Whether a table that names this owner is one of the lake's."""
         return owner is not None and owner.name == PENSTOCK and owner.lake == self.lake_id
 
@@ -120,7 +122,7 @@ class TableOwner(msgspec.Struct, frozen=True):
             return None
 
     @property
-    def at(self) -> str:
+    def lake_address(self) -> str:
         """Where the lake was found when it took the table; empty if it did not say."""
         return self.conf.get("at", "") if self.name == PENSTOCK else ""
 
@@ -130,11 +132,11 @@ class TableOwner(msgspec.Struct, frozen=True):
         return self.conf.get(NOTED, "") if self.name == PENSTOCK else ""
 
     def __str__(self) -> str:
-        where = f" at {self.at}" if self.at else ""
+        where = f" at {self.lake_address}" if self.lake_address else ""
         return f"lake {self.lake}{where}" if self.lake else f"'{self.name}'"
 
 
-def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -> TableOwner | None:
+def find_owner(protocol: Protocol, metadata: Metadata, table: str = "the table") -> TableOwner | None:
     """The owner of a table's commits, ``None`` for a table of the file system.
 
     ``InvalidTable`` if the feature and the property do not agree, or the owner's settings are no map of text:
@@ -162,13 +164,13 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
         ) from None
 
 
-def owner_of_line(line: BranchLog, read: Read, table: str = "the table") -> TableOwner | None:
-    """The owner that a table names at the end of a line. Raises as ``owner_of``."""
-    declared = declared_of(line, read)
+def read_line_owner(line: BranchLog, read: Read, table: str = "the table") -> TableOwner | None:
+    """The owner that a table names at the end of a line. Raises as ``find_owner``."""
+    declared = read_table_definition(line, read)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise Damaged(f"the lake no longer has the protocol and metadata of {table}")
-    return owner_of(protocol, metadata, table)
+    return find_owner(protocol, metadata, table)
 
 
 def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
@@ -177,9 +179,9 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     ``ManagedElsewhere`` names the owner: a table never goes from one owner to another directly.
     ``UnsupportedFeature`` names all that stands against it.
     """
-    owner = owner_of(protocol, metadata, table)
+    owner = find_owner(protocol, metadata, table)
     if owner is not None:
-        way = f"  Release it there first: penstock delta release … --lake {owner.at or '…'}"
+        way = f"  Release it there first: penstock delta release … --lake {owner.lake_address or '…'}"
         if not owner.lake:
             way = f"  Release it with the engine that '{owner.name}' belongs to."
         raise ManagedElsewhere(
@@ -190,7 +192,7 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
             owner=owner.name,
             lake=owner.lake,
         )
-    refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
+    refusals = (*find_unwritable_features(protocol, metadata), *find_disagreements(protocol, metadata))
     if not refusals:  # else a feature tells more of the same columns
         refusals = (
             *_unsupported_column_refusals(metadata),
@@ -202,7 +204,7 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
 
 def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     """``UnsupportedFeature``, with all reasons, if commits to such a table cannot be ratified."""
-    _refuse_features(unwritable(protocol, metadata), table)
+    _refuse_features(find_unwritable_features(protocol, metadata), table)
 
 
 def _find_mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
@@ -224,7 +226,7 @@ def _find_iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
 
 
 def _unsupported_column_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
-    for name, why in unserved_columns(metadata):
+    for name, why in find_unsupported_columns(metadata):
         yield FeatureRefusal(
             name,
             f"{why}: rows of the table could not be served",
@@ -289,7 +291,7 @@ def first_commit(
     if MATERIALIZE_PARTITIONS in requested_features:
         configuration[MATERIALIZED_PARTITIONS] = "true"
     configuration = name_row_columns(configuration)
-    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted, new.sources)
+    configuration |= {TIMESTAMPS: "true"} | identity.make_owner_properties(table_id, noted, new.sources)
     metadata = Metadata(
         id=str(table_id),
         schema_string=new.schema_string,
@@ -301,7 +303,7 @@ def first_commit(
     )
     features = (
         enabled_features(metadata)
-        | with_required(requested_features)
+        | add_required_features(requested_features)
         | BASIC
         | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     )
@@ -323,7 +325,7 @@ class TableBeforeCommit(msgspec.Struct, frozen=True, kw_only=True):
     """The in-commit timestamp of the version; of a table without such, the time of its file."""
 
 
-def conversion(
+def encode_adoption_commit(
     before: TableBeforeCommit,
     identity: OwnerIdentity,
     table_id: UUID,
@@ -339,17 +341,17 @@ def conversion(
     time = max(now_ms, before.timestamp_ms + 1)
     properties = before.metadata.configuration
     # Of a table that comes from the file system nothing of the kind is believed.
-    sources = () if owner_of(before.protocol, before.metadata) is None else clone_sources(properties)
+    sources = () if find_owner(before.protocol, before.metadata) is None else clone_sources(properties)
     configuration = {
         **properties,
-        **identity.configuration(table_id, _feature_added_on_adoption(before), sources),
+        **identity.make_owner_properties(table_id, _feature_added_on_adoption(before), sources),
     }
     if not is_timed(before.protocol, before.metadata):
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)
         configuration[ENABLED_TIMESTAMP] = str(time)
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
-    protocol, metadata = agree(_with_managed_features(before.protocol), metadata)
+    protocol, metadata = align_protocol_and_metadata(_with_managed_features(before.protocol), metadata)
     return _encode_conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
@@ -357,11 +359,11 @@ def _feature_added_on_adoption(before: TableBeforeCommit) -> str:
     """What the lake adds to a table on adoption, or what a lost owner had added."""
     if not is_timed(before.protocol, before.metadata):
         return ENABLED if IN_COMMIT_TIMESTAMP in supported_features(before.protocol) else ADDED
-    owner = owner_of(before.protocol, before.metadata)
+    owner = find_owner(before.protocol, before.metadata)
     return "" if owner is None else owner.noted_addition
 
 
-def release(before: TableBeforeCommit, uuid: UUID, now_ms: int) -> bytes:
+def encode_release_commit(before: TableBeforeCommit, uuid: UUID, now_ms: int) -> bytes:
     """The commit after which a table is the file system's again, whole.
 
     It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
@@ -369,7 +371,7 @@ def release(before: TableBeforeCommit, uuid: UUID, now_ms: int) -> bytes:
     of the protocol stands for are not listed any more, for engines that know no lists.
     """
     time = max(now_ms, before.timestamp_ms + 1)
-    owner = owner_of(before.protocol, before.metadata)
+    owner = find_owner(before.protocol, before.metadata)
     noted = "" if owner is None else owner.noted_addition
     features = {MANAGED_COMMITS} | ({IN_COMMIT_TIMESTAMP} if noted == ADDED else set())
     properties = {OWNER_NAME, OWNER_CONF}
@@ -383,7 +385,7 @@ def release(before: TableBeforeCommit, uuid: UUID, now_ms: int) -> bytes:
         name: value for name, value in before.metadata.configuration.items() if name not in properties
     }
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
-    protocol, metadata = agree(protocol, metadata)
+    protocol, metadata = align_protocol_and_metadata(protocol, metadata)
     return _encode_conversion(
         "RELEASE TABLE", before, oldest_protocol(protocol), metadata, uuid, now_ms, time
     )

@@ -20,11 +20,11 @@ from penstock.formats.delta.branch_log.branch_log import (
     CommitTerms,
     OwnershipPhase,
     TableDefinition,
-    declared_of,
-    keep,
-    line_of,
-    uuid_of,
-    with_line,
+    decode_branch_log,
+    encode_object,
+    make_uuid,
+    read_table_definition,
+    replace_branch_log,
 )
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES, line_id, stage_body
@@ -35,14 +35,14 @@ from penstock.formats.delta.branch_log.intents import (
     ResyncIntent,
     SettleIntent,
 )
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, find_owner
 from penstock.formats.delta.branch_log.proposal import refusal_error
 from penstock.formats.delta.branch_log.ratification import state_of
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, parse_commit
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.lint import LintRules, LintState, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.transaction import find_last_action
 from penstock.kernel.format import AppliedChange, FormatRefused, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
@@ -95,12 +95,12 @@ def _check_named(
     table: Table, intent: CreateIntent | AdoptIntent | ResyncIntent, owner: OwnerIdentity
 ) -> None:
     actions = [line.action for line in parse_commit(intent.actions)]
-    protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+    protocol, metadata = find_last_action(actions, Protocol), find_last_action(actions, Metadata)
     if protocol is None or metadata is None:
         raise InvalidRequest(
             f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
         )
-    if not owner.owns(owner_of(protocol, metadata, str(table.key))):
+    if not owner.is_owner(find_owner(protocol, metadata, str(table.key))):
         raise InvalidRequest(
             f"the lake's first commit to '{table.key}' names another owner than this lake, or none"
         )
@@ -110,8 +110,8 @@ def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None
     protocol, metadata = parse_action(intent.protocol), parse_action(intent.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise InvalidRequest(f"the log of '{table.key}' contains no protocol or no metadata")
-    named = owner_of(protocol, metadata, str(table.key))
-    if named is None or not owner.owns(named) or named.table != (intent.replaced or intent.id):
+    named = find_owner(protocol, metadata, str(table.key))
+    if named is None or not owner.is_owner(named) or named.table != (intent.replaced or intent.id):
         raise InvalidRequest(
             f"the log of '{table.key}' names another lake or table as its owner, or none, so its versions "
             "are not taken over"
@@ -139,11 +139,13 @@ def _begin_change(table: Table, commits: Commits, intent: CreateIntent | AdoptIn
     first = _read_once(table, commits, content, intent.actions)
     assert first.protocol is not None  # it was prepared
     assert first.metadata is not None
-    declared, packed = keep(TableDefinition(first.protocol, first.metadata))
+    declared, packed = encode_object(TableDefinition(first.protocol, first.metadata))
     empty = BranchLog(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
-    line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, AdoptIntent))
+    line, runs = empty.append_entry(first.entry, may_repeat_files=isinstance(intent, AdoptIntent))
     return AppliedChange(
-        with_line(content, line), {declared: packed, **first.blobs, **runs}, _encode_without_actions(intent)
+        replace_branch_log(content, line),
+        {declared: packed, **first.blobs, **runs},
+        _encode_without_actions(intent),
     )
 
 
@@ -154,22 +156,22 @@ def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | AdoptInt
         return False
     if isinstance(intent, AdoptIntent) or not intent.is_given:
         return True  # nobody else has made up the same id
-    first = line_of(content).at(0, table.read)
+    first = decode_branch_log(content).find_entry(0, table.read)
     return (
         first is not None and first == _read_once(table, commits, _make_content(intent), intent.actions).entry
     )
 
 
 def _apply_settle(content: DeltaTable, intent: SettleIntent) -> AppliedChange:
-    line = line_of(content)
+    line = decode_branch_log(content)
     if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
         return AppliedChange(content)
     if not intent.owned:
         return AppliedChange(None)
     if line.phase is OwnershipPhase.RELEASED:
         raise FormatRefused("was released, so the lake cannot keep it")
-    owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
-    return AppliedChange(with_line(content, owned))
+    owned = msgspec.structs.replace(line.drop_published_entries(line.latest), phase=OwnershipPhase.OWNED)
+    return AppliedChange(replace_branch_log(content, owned))
 
 
 def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
@@ -180,7 +182,7 @@ def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> Appli
         old_identity = intent.replaced or intent.id
         if not isinstance(content, DeltaTable) or not content.state or content.id != old_identity:
             raise FormatRefused("is another table now")
-        line = line_of(content)
+        line = decode_branch_log(content)
         known_version = line.latest
         if line.phase is not OwnershipPhase.OWNED:
             raise FormatRefused(f"cannot be resynced while it is {line.phase}")
@@ -191,7 +193,7 @@ def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> Appli
             found=f"version {known_version}",
             found_version=known_version,
         )
-    declared, packed = keep(TableDefinition(intent.protocol, intent.metadata))
+    declared, packed = encode_object(TableDefinition(intent.protocol, intent.metadata))
     line = BranchLog(
         phase=OwnershipPhase.OWNED,
         published=intent.version,
@@ -204,17 +206,17 @@ def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> Appli
         next_one = _read_once(table, commits, _make_content(intent), intent.actions)
         assert next_one.protocol is not None  # it was prepared
         assert next_one.metadata is not None
-        after, packed = keep(TableDefinition(next_one.protocol, next_one.metadata))
-        line, runs = line.followed_by(next_one.entry, after)
+        after, packed = encode_object(TableDefinition(next_one.protocol, next_one.metadata))
+        line, runs = line.append_entry(next_one.entry, after)
         blobs = {after: packed, **next_one.blobs, **runs}
     short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
-    return AppliedChange(with_line(_make_content(intent), line), blobs, encode(short))
+    return AppliedChange(replace_branch_log(_make_content(intent), line), blobs, encode(short))
 
 
 def _release_table(
     table: Table, commits: Commits, content: DeltaTable, intent: ReleaseIntent
 ) -> AppliedChange:
-    line = line_of(content)
+    line = decode_branch_log(content)
     if not table.is_default:
         raise FormatRefused("can be released on the default branch only")
     if line.phase is OwnershipPhase.RELEASED and line.latest == intent.version:
@@ -231,14 +233,14 @@ def _release_table(
     added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
     _check_commit_lines(table, intent.actions, state_of(table, line), LintRules(droppable=added))
     final = _read_once(table, commits, content, intent.actions)
-    old_declared = declared_of(line, table.read)
-    declared, packed = keep(
+    old_declared = read_table_definition(line, table.read)
+    declared, packed = encode_object(
         TableDefinition(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
     )
-    after, runs = line.followed_by(final.entry, declared)
+    after, runs = line.append_entry(final.entry, declared)
     released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
     return AppliedChange(
-        with_line(content, released),
+        replace_branch_log(content, released),
         {declared: packed, **final.blobs, **runs},
         _encode_without_actions(intent),
     )
@@ -274,9 +276,9 @@ def _read_whole_commit(table: Table, commits: Commits, content: DeltaTable, data
     if len(data) > HELD_MAX_BYTES:
         cut = data.find(b"\n") + 1
         head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
-    held, packed = keep(CommitRecord(CommitTerms(), head))
+    held, packed = encode_object(CommitRecord(CommitTerms(), head))
     entry = BranchLogEntry(
-        uuid=uuid_of(hashlib.sha256(data).digest()),
+        uuid=make_uuid(hashlib.sha256(data).digest()),
         size=len(data),
         timestamp_ms=info.in_commit_timestamp,
         line=line_id(table, content.id),

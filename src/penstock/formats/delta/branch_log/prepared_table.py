@@ -19,21 +19,21 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLogTip,
     CommitTerms,
     Read,
-    line_of,
+    decode_branch_log,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.file_transitions import Files, shifts_between
+from penstock.formats.delta.branch_log.file_transitions import Files, find_transitions
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import (
     ReplacedFiles,
     Replacement,
-    in_sum,
-    named_in,
-    removal,
-    undone_in,
+    make_remove,
+    mark_as_parts,
+    read_named_replacements,
+    read_undone_replacements,
 )
-from penstock.formats.delta.branch_log.state_difference import StateDifference, changing_rows
+from penstock.formats.delta.branch_log.state_difference import StateDifference, set_data_change
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
@@ -48,7 +48,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import PartitionFilter, last
+from penstock.formats.delta.protocol.transaction import PartitionFilter, find_last_action
 from penstock.kernel.format import FormatRefused, PrepareAgain, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
@@ -57,17 +57,17 @@ NEAR_VERSIONS: Final = 64
 """Two versions of a table that are no further apart are compared by the commits in between."""
 
 
-def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[NetStep]:
+def read_steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[NetStep]:
     """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
-    line = line_of(content)
+    line = decode_branch_log(content)
     repeats = line.versions_with_repeats(after, last, table.read)
     return [
         _get_cached_step(table, commits, content.location, version, entry, version in repeats)
-        for version, entry in versions(line, after, last, table.read)
+        for version, entry in read_entries(line, after, last, table.read)
     ]
 
 
-def steps_but_appends(
+def read_steps_beyond_appends(
     table: Table, commits: Commits, content: DeltaTable, after: int, last: int
 ) -> list[NetStep]:
     """The same without the commits that say of themselves that they only appended, read nothing, and neither
@@ -76,40 +76,45 @@ def steps_but_appends(
     The line knows which they are. Of versions from before it knew, the first line is looked at. Whether one
     may have repeated files is not looked up: each counts as if it might.
     """
-    location, line = content.location, line_of(content)
+    location, line = content.location, decode_branch_log(content)
     appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
     steps: list[NetStep] = []
-    for version, entry in _versions_but_appends(line, after, last, table.read):
+    for version, entry in _read_entries_beyond_appends(line, after, last, table.read):
         named = version, b"" if entry is None else entry.uuid + entry.line
         if named in appends:
             continue
-        info = commits.info(table, location, version, entry)
-        if info is not None and info.is_blind_append and not named_in(info) and not undone_in(info):
+        info = commits.read_commit_info(table, location, version, entry)
+        if (
+            info is not None
+            and info.is_blind_append
+            and not read_named_replacements(info)
+            and not read_undone_replacements(info)
+        ):
             appends.add(named)
         else:
             steps.append(_get_cached_step(table, commits, location, version, entry, True))
     return steps
 
 
-def _versions_but_appends(
+def _read_entries_beyond_appends(
     line: BranchLog, after: int, last: int, read: Read
 ) -> Iterator[tuple[int, BranchLogEntry | None]]:
     """The versions of a line that may have done more than to append."""
     changes = line.changes
     unknown = line.latest if changes is None else changes.after
     if unknown > after:
-        yield from versions(line, after, min(last, unknown), read)
-    for version in () if changes is None else changes.between(max(after, unknown), last, read):
-        yield version, None if version <= line.published else line.at(version, read)
+        yield from read_entries(line, after, min(last, unknown), read)
+    for version in () if changes is None else changes.read_versions_between(max(after, unknown), last, read):
+        yield version, None if version <= line.published else line.find_entry(version, read)
 
 
-def versions(
+def read_entries(
     line: BranchLog, after: int, last: int, read: Read
 ) -> Iterator[tuple[int, BranchLogEntry | None]]:
     """The versions of a line after one and up to another, with their entries; published ones have none."""
     for version in range(after + 1, min(line.published, last) + 1):
         yield version, None
-    for version, entry in line.since(after, read):
+    for version, entry in line.read_entries_after(after, read):
         if version > last:
             return
         yield version, entry
@@ -128,42 +133,48 @@ def _get_cached_step(
     if key in table.notes:
         found_step: NetStep = table.notes[key]
         return found_step
-    actions = commits.actions(table, location, version, entry)
-    terms = commits.terms(table, location, version, entry)
+    actions = commits.read_actions(table, location, version, entry)
+    terms = commits.read_commit_terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
     has_known_terms = terms is not None or not removes
-    info = last(actions, CommitInfo)
+    info = find_last_action(actions, CommitInfo)
     step = NetStep(
         version,
         actions,
         terms or CommitTerms(),
         has_known_terms,
-        named_in(info),
-        undone_in(info),
+        read_named_replacements(info),
+        read_undone_replacements(info),
         may_repeat_files,
     )
     table.notes[key] = step
     return step
 
 
-def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -> Lookup:
+def make_lookup_at_version(table: Table, commits: Commits, content: DeltaTable, version: int) -> Lookup:
     """Tells which paths were files of a version of a line. ``PrepareAgain`` as above."""
 
-    def look(paths: Collection[str]) -> Mapping[str, str | None]:
+    def look_up_paths(paths: Collection[str]) -> Mapping[str, str | None]:
         if version < 0:
             return {}
-        at = BranchLogTip.at(line_of(content), version, table.read)  # whatever the line's end is by now
+        at = BranchLogTip.from_line_version(
+            decode_branch_log(content), version, table.read
+        )  # whatever the line's end is by now
         key = ("delta live at", content.location, at, *sorted(paths))
-        return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
+        return table.read_once(
+            key, lambda: commits.read_snapshot(content, table.read, version).find_active_files(paths)
+        )
 
-    return look
+    return look_up_paths
 
 
-def parted_at(line: BranchLog, other: BranchLog, read: Read) -> int:
+def find_parting_version(line: BranchLog, other: BranchLog, read: Read) -> int:
     """The last version that two lines share. Both begin with a part of the default branch's."""
-    parted = min(line.fork, other.fork)
+    parted = min(line.fork_version, other.fork_version)
     pairs = zip(
-        versions(line, parted, line.latest, read), versions(other, parted, other.latest, read), strict=False
+        read_entries(line, parted, line.latest, read),
+        read_entries(other, parted, other.latest, read),
+        strict=False,
     )
     for (version, mine), (_, theirs) in pairs:
         if mine is None or theirs is None or (mine.uuid, mine.line) != (theirs.uuid, theirs.line):
@@ -176,37 +187,39 @@ def replacements_since(
     table: Table, commits: Commits, line: BranchLog, after: DeltaTable
 ) -> tuple[Replacement, ...]:
     """The replacements that a wanted state rests on, and a line does not have: they come with the state."""
-    target_line = line_of(after)
-    parted = parted_at(line, target_line, table.read)
+    target_line = decode_branch_log(after)
+    parted = find_parting_version(line, target_line, table.read)
 
-    def read() -> tuple[Replacement, ...]:
+    def read_replacements() -> tuple[Replacement, ...]:
         with suppress(VersionNotFound):  # a state can be taken also where nobody knows how it came about
-            since = steps(table, commits, after, parted, target_line.latest)
-            return in_sum([replacement for step in since for replacement in step.replacements])
+            since = read_steps(table, commits, after, parted, target_line.latest)
+            return mark_as_parts([replacement for step in since for replacement in step.replacements])
         return ()
 
-    return table.read_once(("delta replacements", after.location, BranchLogTip.of(target_line), parted), read)
+    return table.read_once(
+        ("delta replacements", after.location, BranchLogTip.from_line(target_line), parted), read_replacements
+    )
 
 
-def undone_since(
+def find_undone_replacements(
     table: Table, commits: Commits, content: DeltaTable, after: DeltaTable
 ) -> tuple[Replacement, ...]:
     """The replacements that a table rests on and a wanted state does not have: they go with its return."""
-    line = line_of(content)
-    parted = parted_at(line, line_of(after), table.read)
+    line = decode_branch_log(content)
+    parted = find_parting_version(line, decode_branch_log(after), table.read)
 
     lost = ("delta undone", content.location, parted)
     if lost in table.notes:
         return ()
     try:
-        since = steps_but_appends(table, commits, content, parted, line.latest)
+        since = read_steps_beyond_appends(table, commits, content, parted, line.latest)
     except VersionNotFound:  # a state can be taken also where nobody knows what came since
         table.notes[lost] = True
         return ()
-    return in_sum([*in_force(since).values()])
+    return mark_as_parts([*select_replacements_in_force(since).values()])
 
 
-def in_force(steps: Sequence[NetStep]) -> dict[bytes, Replacement]:
+def select_replacements_in_force(steps: Sequence[NetStep]) -> dict[bytes, Replacement]:
     """The replacements by commits that were not undone by later ones, by their ids."""
     in_effect: dict[bytes, Replacement] = {}
     for step in steps:
@@ -216,7 +229,7 @@ def in_force(steps: Sequence[NetStep]) -> dict[bytes, Replacement]:
     return in_effect
 
 
-def begin(table: Table, location: str, content: DeltaTable | None) -> None:
+def note_table_state(table: Table, location: str, content: DeltaTable | None) -> None:
     """Note how a table is when a request first asks for it: what is looked up is looked up there.
 
     Later on its line may hold versions that the request itself is about to make, and that may never be.
@@ -230,9 +243,13 @@ class PreparedTable:
 
     def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
         self._table, self._commits, self._now_ms = table, commits, now_ms
-        self._content, self._line = content, line_of(content)
+        self._content, self._line = content, decode_branch_log(content)
         self._from = self._find_lookup_version()
-        self._tip = BranchLogTip(-1, b"") if self._from is None else BranchLogTip.of(line_of(self._from))
+        self._tip = (
+            BranchLogTip(-1, b"")
+            if self._from is None
+            else BranchLogTip.from_line(decode_branch_log(self._from))
+        )
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
         self._settled: Files = {}
@@ -249,7 +266,7 @@ class PreparedTable:
         are gone or have deletion vectors. Nothing is noted where the log has been cleaned up.
         """
         line, read = self._line, self._table.read
-        versions = line.versions_but_appends(version, read)
+        versions = line.find_versions_beyond_appends(version, read)
         cleaned = (*self._note_key("cleaned"), version)
         if not all(state is not None and state[0] is None for state in files.values()):
             versions = sorted({*versions, *line.versions_with_repeats(version, line.latest, read)})
@@ -257,7 +274,8 @@ class PreparedTable:
             return
         self._commits.read_ahead(self._table, self._content.location, line, versions)
         entries = (
-            (number, None if number <= line.published else line.at(number, read)) for number in versions
+            (number, None if number <= line.published else line.find_entry(number, read))
+            for number in versions
         )
         try:
             steps = [
@@ -270,11 +288,11 @@ class PreparedTable:
         if not _find_named_paths((step.actions for step in steps), files):
             self._settled = files
 
-    def followed_by(self, actions: Sequence[Action]) -> None:
+    def append_commit(self, actions: Sequence[Action]) -> None:
         """Count in a commit that is about to be the next."""
         self._more.append(tuple(actions))
 
-    def live(self, paths: Collection[str]) -> dict[str, str | None]:
+    def find_active_files(self, paths: Collection[str]) -> dict[str, str | None]:
         """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
         version, proposed_files = self._told
         files: Files = {path: self._settled[path] for path in self._settled.keys() & paths}
@@ -291,57 +309,61 @@ class PreparedTable:
         """The files in some partitions, to be removed."""
         since = list(self._list_commits_after(self._tip.version))
         if self._from is None:
-            metadata = last([action for actions in since for action in actions], Metadata)
-            replaced = ReplacedFiles.in_new(metadata, partitions)
+            metadata = find_last_action([action for actions in since for action in actions], Metadata)
+            replaced = ReplacedFiles.in_new_table(metadata, partitions)
         else:
             key = (*self._note_key("replaced"), encode(partitions))
             replaced = self._table.read_once(
-                key, lambda: ReplacedFiles.of(self._read_snapshot(), partitions, self._now_ms)
+                key, lambda: ReplacedFiles.from_snapshot(self._read_snapshot(), partitions, self._now_ms)
             )
         for actions in since:
-            replaced = replaced.after(actions, self._now_ms)
+            replaced = replaced.apply_commit(actions, self._now_ms)
         return replaced
 
-    def until(self, after: DeltaTable) -> StateDifference:
+    def compute_difference_to(self, after: DeltaTable) -> StateDifference:
         """What it takes to make a wanted version of it."""
         difference = self._table.read_once(
-            (*self._note_key("until"), BranchLogTip.of(line_of(after))),
-            lambda: self._difference_by_commits(after) or self._difference_by_snapshots(after),
+            (*self._note_key("until"), BranchLogTip.from_line(decode_branch_log(after))),
+            lambda: self._compare_by_commits(after) or self._compare_snapshots(after),
         )
         for actions in self._list_commits_after(self._tip.version):
-            files = self.files_in(after, difference.unknown(actions))
+            files = self.files_in(after, difference.find_unknown_files(actions))
             if any(map(_is_about_domains, actions)):
                 difference = msgspec.structs.replace(difference, wanted_domains=self._read_domains(after))
-            difference = difference.after(actions, files, self._now_ms)
+            difference = difference.apply_commit(actions, files, self._now_ms)
         return difference
 
     def _read_domains(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
-        key = ("delta wanted domains", after.location, BranchLogTip.of(line_of(after)))
-        return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
+        key = ("delta wanted domains", after.location, BranchLogTip.from_line(decode_branch_log(after)))
+        return self._table.read_once(
+            key, lambda: self._commits.read_snapshot(after, self._table.read).domains
+        )
 
-    def _difference_by_snapshots(self, after: DeltaTable) -> StateDifference:
-        snapshot = self._commits.snapshot(after, self._table.read)
-        difference = StateDifference.between(self._read_snapshot(), snapshot, self._now_ms)
+    def _compare_snapshots(self, after: DeltaTable) -> StateDifference:
+        snapshot = self._commits.read_snapshot(after, self._table.read)
+        difference = StateDifference.compare_snapshots(self._read_snapshot(), snapshot, self._now_ms)
         # Whatever a checkpoint or the commit that added them says: rows come back with them.
-        adds = {key: changing_rows(add) for key, add in difference.adds.items()}
+        adds = {key: set_data_change(add) for key, add in difference.adds.items()}
         return msgspec.structs.replace(difference, adds=adds)
 
-    def _difference_by_commits(self, after: DeltaTable) -> StateDifference | None:
+    def _compare_by_commits(self, after: DeltaTable) -> StateDifference | None:
         """The same by the commits since the lines parted, if these are few and all there: it costs what they
         changed, and not what the table has."""
         if self._from is None:
             return None
-        read, here, line = self._table.read, line_of(self._from), line_of(after)
-        parted = parted_at(here, line, read)
+        read, here, line = self._table.read, decode_branch_log(self._from), decode_branch_log(after)
+        parted = find_parting_version(here, line, read)
         if parted < 0 or here.latest + line.latest - 2 * parted > NEAR_VERSIONS:
             return None
         try:
-            mine = steps(self._table, self._commits, self._from, parted, here.latest)
-            theirs = steps(self._table, self._commits, after, parted, line.latest)
+            mine = read_steps(self._table, self._commits, self._from, parted, here.latest)
+            theirs = read_steps(self._table, self._commits, after, parted, line.latest)
             since = [action for step in (*mine, *theirs) for action in step.actions]
             if any(isinstance(action, Protocol | Metadata) or _is_about_domains(action) for action in since):
                 return None
-            shifts = shifts_between(theirs, mine, live_at(self._table, self._commits, after, parted))
+            shifts = find_transitions(
+                theirs, mine, make_lookup_at_version(self._table, self._commits, after, parted)
+            )
         except VersionNotFound:
             return None
         is_now = read_declared(self._table, here.declared)
@@ -350,22 +372,26 @@ class PreparedTable:
         adds = {add.key: add for add in returns if isinstance(add, Add)}
         adds |= self.files_in(after, [add.key for add in returns if isinstance(add, Remove)])
         goes = [shift.after for shift in shifts.values() if shift.after is not None]
-        removes = (removal(action, self._now_ms) if isinstance(action, Add) else action for action in goes)
+        removes = (
+            make_remove(action, self._now_ms) if isinstance(action, Add) else action for action in goes
+        )
         return StateDifference(
             protocol=is_now.protocol,
             metadata=is_now.metadata,
             wanted_domains={},  # as they are, unless a commit comes meanwhile that changes some
             domains=frozenset(),
             batches=(),
-            adds={key: changing_rows(add, changes[key.path]) for key, add in adds.items()},
-            removes={remove.key: changing_rows(remove, changes[remove.key.path]) for remove in removes},
+            adds={key: set_data_change(add, changes[key.path]) for key, add in adds.items()},
+            removes={remove.key: set_data_change(remove, changes[remove.key.path]) for remove in removes},
         )
 
     def _find_lookup_version(self) -> DeltaTable | None:
         """A version of the line at which things are looked up; ``None`` stands for the empty table."""
         key = ("delta begin", self._content.location)
         began: DeltaTable | None = self._table.notes.get(key, self._content)
-        if began is None or BranchLogTip.of(line_of(began)).is_on(self._line, self._table.read):
+        if began is None or BranchLogTip.from_line(decode_branch_log(began)).is_on(
+            self._line, self._table.read
+        ):
             return began
         return self._content
 
@@ -377,18 +403,18 @@ class PreparedTable:
         if missing := [path for path in paths if path not in cached]:
             if not self._table.may_read:
                 raise PrepareAgain
-            live_files = self._commits.live(self._from, self._table.read)(missing)
+            live_files = self._commits.make_active_file_lookup(self._from, self._table.read)(missing)
             cached |= {path: (live_files[path],) if path in live_files else None for path in missing}
         return {path: cached[path] for path in paths}
 
     def files_in(self, after: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that are part of a wanted version."""
-        note = ("delta wanted", after.location, BranchLogTip.of(line_of(after)))
+        note = ("delta wanted", after.location, BranchLogTip.from_line(decode_branch_log(after)))
         adds: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
         if missing := {key for key in keys if key not in adds}:
             if not self._table.may_read:
                 raise PrepareAgain
-            live_adds = self._commits.snapshot(after, self._table.read).find(missing)
+            live_adds = self._commits.read_snapshot(after, self._table.read).find_files(missing)
             adds |= dict.fromkeys(missing) | live_adds
         return {key: add for key in keys if (add := adds[key]) is not None}
 
@@ -401,12 +427,12 @@ class PreparedTable:
             raise FormatRefused(
                 "was created by the same request; include its later commits in another request"
             )
-        return self._commits.snapshot(self._from, self._table.read)
+        return self._commits.read_snapshot(self._from, self._table.read)
 
     def _list_commits_after(self, version: int) -> Iterator[tuple[Action, ...]]:
         """The commits of the line after a version, and those that are about to come."""
         if self._line.latest > version:
-            for step in steps(self._table, self._commits, self._content, version, self._line.latest):
+            for step in read_steps(self._table, self._commits, self._content, version, self._line.latest):
                 yield step.actions
         yield from self._more
 

@@ -117,7 +117,7 @@ class DeltaProposal:
         return frozenset(action.key.path for action in self.plain_actions if isinstance(action, Add | Remove))
 
     @property
-    def depends(self) -> bool:
+    def depends_on_table_state(self) -> bool:
         """Whether more of the table matters at its turn than what the table is."""
         intent = self.intent
         asks = intent.read_version is not None or intent.replaces is not None

@@ -19,9 +19,9 @@ from penstock.formats.delta.branch_log.branch_log import (
     BranchLog,
     BranchLogTip,
     TableDefinition,
-    declared_of,
-    keep,
-    line_of,
+    decode_branch_log,
+    encode_object,
+    read_table_definition,
     unpack_declared,
 )
 from penstock.formats.delta.branch_log.commits import Commits
@@ -30,15 +30,15 @@ from penstock.formats.delta.branch_log.composed_commit import (
     CommitBody,
     ComposedCommit,
     add_terms_to_info,
-    compose,
-    first_line,
+    compose_commit,
+    encode_commit_info_line,
     limit_terms,
     stage_body,
 )
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error
-from penstock.formats.delta.branch_log.replacements import ReplacedFiles, naming, new_replacements
+from penstock.formats.delta.branch_log.replacements import ReplacedFiles, make_replacements, name_replacements
 from penstock.formats.delta.branch_log.row_ids import NumberedCommitLines, begin_counter, number_lines
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.protocol.actions import (
@@ -54,29 +54,29 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.clustering import CLUSTERING, clustering_columns
-from penstock.formats.delta.protocol.column_mapping import mapping_changes
-from penstock.formats.delta.protocol.commit_summary import some
-from penstock.formats.delta.protocol.conflicts import DeltaConflict, check_winner, rebase
+from penstock.formats.delta.protocol.column_mapping import find_forbidden_mapping_changes
+from penstock.formats.delta.protocol.commit_summary import list_first_names
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, check_winner, rebase_transaction
 from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
-from penstock.formats.delta.protocol.features import supported_features, unwritable
+from penstock.formats.delta.protocol.features import find_unwritable_features, supported_features
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintProblem, LintRules, LintState, check_commit
 from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.row_ids import (
     FileRowIds,
     assigns_row_ids,
+    collect_row_ids,
     count_rows,
+    get_row_ids,
     has_row_tracking,
-    ids_by_path,
     mark_row_ids_preserved,
     number_files,
-    row_ids_of,
 )
 from penstock.formats.delta.protocol.transaction import (
     DeltaReads,
     DeltaTransaction,
     WinningCommit,
-    isolation_for,
-    last,
+    choose_isolation,
+    find_last_action,
     table_isolation,
 )
 from penstock.kernel.format import FormatRefused, PrepareAgain, Table
@@ -131,7 +131,7 @@ class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
         return any(add.key.path in self.live for add in adds)
 
 
-def check(
+def check_proposal(
     table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
 ) -> CheckedProposal:
     """Check a proposal without a version against the table as it is, reading what that takes.
@@ -139,7 +139,7 @@ def check(
     ``InvalidContent`` if it would break the table, ``FormatRefused`` if it does not go with what others
     committed.
     """
-    line, intent = line_of(content), proposal.intent
+    line, intent = decode_branch_log(content), proposal.intent
     if intent.read_version is None and proposal.raw:
         raise InvalidRequest(
             f"the commit to '{table.key}' changes the table's protocol or metadata: give the version it read"
@@ -153,7 +153,7 @@ def check(
         raise InvalidRequest(f"the commit to '{table.key}' has 'read_tip' without 'read_version': give both")
     checked = check_files(table, commits, content, proposal, now_ms)
     if proposal.batches:
-        batches = commits.snapshot(content, table.read).transactions
+        batches = commits.read_snapshot(content, table.read).transactions
         batch_versions = {name: txn.version for name, txn in batches.items()}
         if _is_done(proposal.batches, batch_versions, f"version {line.latest}"):
             return msgspec.structs.replace(checked, is_done=True)
@@ -161,14 +161,16 @@ def check(
         transaction = _transaction_on_latest(table, commits, content, line, proposal)
         checked = msgspec.structs.replace(checked, transaction=transaction)
     if intent.replaces is not None:
-        replaced = ReplacedFiles.of(commits.snapshot(content, table.read), intent.replaces, now_ms)
+        replaced = ReplacedFiles.from_snapshot(
+            commits.read_snapshot(content, table.read), intent.replaces, now_ms
+        )
         checked = msgspec.structs.replace(checked, replaced=replaced)
-    lint(table, line, checked, now_ms)
-    staged = _stage(table, commits, content, line, checked, now_ms)
+    lint_proposal(table, line, checked, now_ms)
+    staged = _stage_large_parts(table, commits, content, line, checked, now_ms)
     return msgspec.structs.replace(checked, staged=staged)
 
 
-def _stage(
+def _stage_large_parts(
     table: Table,
     commits: Commits,
     content: DeltaTable,
@@ -180,15 +182,15 @@ def _stage(
     terms = limit_terms(checked.proposal.terms)
     numbered = number_rows(table, commits, content, line, checked)
     info = add_terms_to_info(
-        naming(commit_info_of(checked.proposal, numbered), new_replacements(terms)), terms
+        name_replacements(commit_info_of(checked.proposal, numbered), make_replacements(terms)), terms
     )
-    head = first_line(info, max(now_ms, line.timestamp_ms + 1))
+    head = encode_commit_info_line(info, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
             f"the 'commitInfo' for '{table.key}' has {len(head)} bytes; the limit is "
             f"{HELD_MAX_BYTES}; shorten the message and properties of the commit"
         )
-    lines = lines_of(checked) if numbered is None else numbered.lines
+    lines = encode_lines(checked) if numbered is None else numbered.lines
     if isinstance(lines, bytes) and len(head) + len(lines) + _MARGIN_BYTES > HELD_MAX_BYTES:
         return StagedProposal(stage_body(table, commits, content.location, lines), checked.replaced)
     return None
@@ -201,45 +203,50 @@ def check_files(
 
     ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
     """
-    line = line_of(content)
-    checked = CheckedProposal(proposal=proposal, tip=BranchLogTip.of(line), declared=line.declared)
+    line = decode_branch_log(content)
+    checked = CheckedProposal(proposal=proposal, tip=BranchLogTip.from_line(line), declared=line.declared)
     if proposal.problems:
-        lint(table, line, checked, now_ms)
+        lint_proposal(table, line, checked, now_ms)
     if proposal.may_repeat_files and CLUSTERING in supported_features(
         read_declared(table, line.declared).protocol
     ):
-        domains = commits.snapshot(content, table.read).domains
+        domains = commits.read_snapshot(content, table.read).domains
         checked = msgspec.structs.replace(checked, clustering=clustering_columns(domains))
-    if proposal.touches_files or _must_look_up(table, line, proposal):
-        live = dict(commits.live(content, table.read)(proposal.paths))
+    if proposal.touches_files or _must_look_up_files(table, line, proposal):
+        live = dict(commits.make_active_file_lookup(content, table.read)(proposal.paths))
         checked = msgspec.structs.replace(checked, live=live)
     if _begins_row_tracking(read_declared(table, line.declared).metadata, proposal):
-        files = commits.snapshot(content, table.read).files()
-        checked = msgspec.structs.replace(checked, unnumbered=_without_ids(table, proposal, files))
+        files = commits.read_snapshot(content, table.read).read_files()
+        checked = msgspec.structs.replace(
+            checked, unnumbered=_find_files_without_row_ids(table, proposal, files)
+        )
     row_ids = _row_ids(table, commits, content, proposal, checked.live or {})
     return msgspec.structs.replace(checked, row_ids=row_ids) if row_ids else checked
 
 
 def _begins_row_tracking(before: Metadata, proposal: DeltaProposal) -> bool:
-    after = last(proposal.plain_actions, Metadata)
+    after = find_last_action(proposal.plain_actions, Metadata)
     return after is not None and has_row_tracking(after) and not has_row_tracking(before)
 
 
-def _without_ids(table: Table, proposal: DeltaProposal, files: Iterable[Add]) -> dict[FileKey, Add]:
+def _find_files_without_row_ids(
+    table: Table, proposal: DeltaProposal, files: Iterable[Add]
+) -> dict[FileKey, Add]:
     """Of some files, those without ids of rows that a proposal leaves in the table.
 
     ``InvalidContent`` if one does not say how many rows it has.
     """
     other_files = (file for file in files if file.key.path not in proposal.paths)
-    unnumbered = {file.key: file for file in other_files if row_ids_of(file) is None}
+    unnumbered = {file.key: file for file in other_files if get_row_ids(file) is None}
     uncounted = sorted(key.path for key, file in unnumbered.items() if count_rows(file) is None)
     if uncounted:
-        reason = f"rows cannot be tracked: 'stats' of {some(uncounted)} do not say how many rows there are"
+        paths = list_first_names(uncounted)
+        reason = f"rows cannot be tracked: 'stats' of {paths} do not say how many rows there are"
         raise refusal_error(table.key, [LintProblem(WHOLE_COMMIT, "", reason)])
     return unnumbered
 
 
-def _must_look_up(table: Table, line: BranchLog, proposal: DeltaProposal) -> bool:
+def _must_look_up_files(table: Table, line: BranchLog, proposal: DeltaProposal) -> bool:
     """Whether files that a proposal adds are looked up although it removes nothing.
 
     One that is in the table with a deletion vector may not be added as a whole: its rows would be there
@@ -257,13 +264,13 @@ def _row_ids(
     live: Mapping[str, str | None],
 ) -> dict[str, FileRowIds]:
     """The ids of the files that a proposal speaks of and that are in the table."""
-    line = line_of(content)
+    line = decode_branch_log(content)
     if ROW_TRACKING not in supported_features(read_declared(table, line.declared).protocol):
         return {}
     if not proposal.may_repeat_files:
         # Penstock's own writers remove files as the log has them, and so they add them once more.
         # A branch may have files of the default branch with higher versions than its own.
-        by_path = ids_by_path(proposal.plain_actions)
+        by_path = collect_row_ids(proposal.plain_actions)
         return {
             path: ids
             for path, ids in by_path.items()
@@ -271,8 +278,8 @@ def _row_ids(
         }
     if not live:
         return {}
-    snapshot = commits.snapshot(content, table.read)
-    return ids_by_path(snapshot.find([FileKey(*pair) for pair in live.items()]).values())
+    snapshot = commits.read_snapshot(content, table.read)
+    return collect_row_ids(snapshot.find_files([FileKey(*pair) for pair in live.items()]).values())
 
 
 def move_to_tip(
@@ -285,20 +292,20 @@ def move_to_tip(
 ) -> CheckedProposal:
     """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
 
-    Raises as ``check``, and ``PrepareAgain``.
+    Raises as ``check_proposal``, and ``PrepareAgain``.
     """
-    proposal, tip = checked.proposal, BranchLogTip.of(line)
+    proposal, tip = checked.proposal, BranchLogTip.from_line(line)
     if tip == checked.tip and line.declared == checked.declared:
         return checked
-    if not proposal.depends and checked.live is None:
+    if not proposal.depends_on_table_state and checked.live is None:
         if line.declared != checked.declared:
-            if _must_look_up(table, line, proposal):
+            if _must_look_up_files(table, line, proposal):
                 raise PrepareAgain  # the table has deletion vectors since, or ids of rows
-            checked = _with_declared(table, line, checked, now_ms)
+            checked = _rebase_on_new_definition(table, line, checked, now_ms)
         return checked
     if not checked.tip.is_on(line, table.read):
         raise PrepareAgain
-    since = list(commits.versions(table, content, checked.tip.version, line))
+    since = list(commits.read_versions_after(table, content, checked.tip.version, line))
     return _rebase_proposal(table, line, checked, since, now_ms)
 
 
@@ -320,21 +327,21 @@ def _rebase_proposal(
     live = None if checked.live is None else dict(checked.live)
     replaced, row_ids, unnumbered = checked.replaced, dict(checked.row_ids), checked.unnumbered
     if replaced is not None and line.declared != checked.declared:
-        replaced = replaced.under(read_declared(table, line.declared).metadata, f"'{table.key}'")
+        replaced = replaced.adapt_to_metadata(read_declared(table, line.declared).metadata, f"'{table.key}'")
     for _, actions in since:
         if live is not None:
             _move_on(live, proposal.paths, actions)
-            row_ids |= {path: ids for path, ids in ids_by_path(actions).items() if path in proposal.paths}
+            row_ids |= {path: ids for path, ids in collect_row_ids(actions).items() if path in proposal.paths}
         if replaced is not None:
-            replaced = replaced.after(actions, now_ms)
+            replaced = replaced.apply_commit(actions, now_ms)
         if unnumbered is not None:
             gone = {action.key for action in actions if isinstance(action, Remove)}
             remaining = {key: file for key, file in unnumbered.items() if key not in gone}
             adds = [action for action in actions if isinstance(action, Add)]
-            unnumbered = {**remaining, **_without_ids(table, proposal, adds)}
+            unnumbered = {**remaining, **_find_files_without_row_ids(table, proposal, adds)}
     moved = msgspec.structs.replace(
         checked,
-        tip=BranchLogTip.of(line),
+        tip=BranchLogTip.from_line(line),
         declared=line.declared,
         transaction=transaction,
         live=live,
@@ -344,25 +351,27 @@ def _rebase_proposal(
     )
     changed = live != checked.live or replaced is not checked.replaced
     if changed or line.declared != checked.declared:
-        lint(table, line, moved, now_ms)
+        lint_proposal(table, line, moved, now_ms)
     return moved
 
 
-def _with_declared(table: Table, line: BranchLog, checked: CheckedProposal, now_ms: int) -> CheckedProposal:
+def _rebase_on_new_definition(
+    table: Table, line: BranchLog, checked: CheckedProposal, now_ms: int
+) -> CheckedProposal:
     """A proposal that depends on nothing, on top of a table that has become another one."""
     declared_before, now = read_declared(table, checked.declared), read_declared(table, line.declared)
     both = ((declared_before.protocol, now.protocol), (declared_before.metadata, now.metadata))
     # Who changed it does not matter, so that no commit has to be read for it.
     winner = WinningCommit(line.latest, tuple(after for before, after in both if after != before))
-    outcome = check_winner(winner, transaction_of(checked.proposal, declared_before, checked.tip.version))
+    outcome = check_winner(winner, make_transaction(checked.proposal, declared_before, checked.tip.version))
     if isinstance(outcome, DeltaConflict):
-        raise refused_by(outcome)
-    moved = msgspec.structs.replace(checked, tip=BranchLogTip.of(line), declared=line.declared)
-    lint(table, line, moved, now_ms)
+        raise conflict_refusal(outcome)
+    moved = msgspec.structs.replace(checked, tip=BranchLogTip.from_line(line), declared=line.declared)
+    lint_proposal(table, line, moved, now_ms)
     return moved
 
 
-def lines_of(checked: CheckedProposal) -> bytes | CommitBody:
+def encode_lines(checked: CheckedProposal) -> bytes | CommitBody:
     """The lines of the commit behind its ``commitInfo``."""
     if checked.replaced is not None:
         return checked.proposal.lines + checked.replaced.lines
@@ -375,8 +384,8 @@ def number_rows(
     """The lines of the commit with ids of rows, as the next version of a line; ``None`` if the table gives
     none. ``PrepareAgain`` if it is not known how far ids were given."""
     proposal, about = checked.proposal, read_declared(table, line.declared)
-    protocol = last(proposal.plain_actions, Protocol) or about.protocol
-    if not assigns_row_ids(protocol, last(proposal.plain_actions, Metadata) or about.metadata):
+    protocol = find_last_action(proposal.plain_actions, Protocol) or about.protocol
+    if not assigns_row_ids(protocol, find_last_action(proposal.plain_actions, Metadata) or about.metadata):
         return None
     counter = begin_counter(table, commits, content, line)
     more = b"" if checked.replaced is None else checked.replaced.lines
@@ -386,7 +395,7 @@ def number_rows(
     return number_lines(proposal, checked.row_ids, counter, more)
 
 
-def ratify(
+def ratify_proposal(
     table: Table,
     commits: Commits,
     content: DeltaTable,
@@ -403,23 +412,23 @@ def ratify(
         lines = numbered.lines
     elif staged is not None and checked.replaced is not None and staged.replaced is not None:
         # What came to be replaced since goes into what is held, and the body stays as it was put.
-        more = checked.replaced.lines_since(staged.replaced)
+        more = checked.replaced.encode_removes_since(staged.replaced)
         lines, between = (staged.body, more) if more is not None else (None, b"")
     terms = limit_terms(proposal.terms)
-    composed: ComposedCommit = compose(
+    composed: ComposedCommit = compose_commit(
         table,
         commits,
         content,
         line,
-        lines_of(checked) if lines is None else lines,
+        encode_lines(checked) if lines is None else lines,
         terms,
-        naming(commit_info_of(proposal, numbered), new_replacements(terms)),
+        name_replacements(commit_info_of(proposal, numbered), make_replacements(terms)),
         now_ms,
         between,
     )
-    declared, blobs = declared_after(table, line, proposal)
+    declared, blobs = find_definition_after(table, line, proposal)
     is_append = proposal.commit_info.is_blind_append is True
-    after, runs = line.followed_by(
+    after, runs = line.append_entry(
         composed.entry,
         declared,
         is_append=is_append,
@@ -438,12 +447,14 @@ def commit_info_of(proposal: DeltaProposal, numbered: NumberedCommitLines | None
     return mark_row_ids_preserved(proposal.commit_info)
 
 
-def declared_after(table: Table, line: BranchLog, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:
+def find_definition_after(
+    table: Table, line: BranchLog, proposal: DeltaProposal
+) -> tuple[ObjectId | None, Blobs]:
     """What the table is after a proposal, if that is not what it was before."""
     if not proposal.raw:
         return None, {}
-    before = declared_of(line, table.read)
-    object_id, data = keep(
+    before = read_table_definition(line, table.read)
+    object_id, data = encode_object(
         TableDefinition(
             protocol=proposal.raw.get(Protocol, before.protocol),
             metadata=proposal.raw.get(Metadata, before.metadata),
@@ -469,12 +480,12 @@ def _parse_declared(data: bytes) -> KnownProposal:
 
 def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
     try:
-        return not unwritable(protocol, metadata)
+        return not find_unwritable_features(protocol, metadata)
     except MalformedAction:
         return False
 
 
-def lint(
+def lint_proposal(
     table: Table, line: BranchLog, checked: CheckedProposal, now_ms: int, *, info: CommitInfo | None = None
 ) -> None:
     """Refuse a proposal that would break the table, with everything that is wrong, line by line."""
@@ -485,9 +496,11 @@ def lint(
             state, live=lambda paths: {path: live[path] for path in paths if path in live}
         )
     state = msgspec.structs.replace(state, clustering=checked.clustering)
-    head = proposal.commit_info.at(max(now_ms, line.timestamp_ms + 1)) if info is None else info
+    head = proposal.commit_info.with_timestamp(max(now_ms, line.timestamp_ms + 1)) if info is None else info
     # Removes that the owner adds were never a writer's line; the first may not be allowed at all.
-    replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.plain_actions)
+    replaced = (
+        () if checked.replaced is None else checked.replaced.select_clashing_removes(proposal.plain_actions)
+    )
     actions = [(1, head), *proposal.actions, *((WHOLE_COMMIT, remove) for remove in replaced)]
     owners = _check_reserved_actions(proposal, read_declared(table, line.declared).metadata)
     problems = (*proposal.problems, *check_commit(actions, state, LintRules(now_ms=now_ms)), *owners)
@@ -509,22 +522,22 @@ def state_of(table: Table, line: BranchLog) -> LintState:
 
 def _check_reserved_actions(proposal: DeltaProposal, before: Metadata) -> Iterator[LintProblem]:
     """What a writer may not say of the table, nor of its own commit."""
-    new_metadata = last(proposal.plain_actions, Metadata)
+    new_metadata = find_last_action(proposal.plain_actions, Metadata)
     for name in () if new_metadata is None else protected_changes(before, new_metadata):
         yield LintProblem(
             WHOLE_COMMIT, "", f"the property '{name}' can only change with the owner of the table"
         )
-    for reason in () if new_metadata is None else mapping_changes(before, new_metadata):
+    for reason in () if new_metadata is None else find_forbidden_mapping_changes(before, new_metadata):
         yield LintProblem(WHOLE_COMMIT, "metaData", reason)
     says = proposal.info is not None and proposal.info.is_blind_append
     if says and any(isinstance(action, Remove) for action in proposal.plain_actions):
         yield LintProblem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
 
 
-def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int) -> DeltaTransaction:
+def make_transaction(proposal: DeltaProposal, at: KnownProposal, read_version: int) -> DeltaTransaction:
     """What a proposal read, for the rules of conflicts."""
     terms = proposal.terms
-    level = isolation_for(
+    level = choose_isolation(
         table_isolation(at.metadata), proposal.plain_actions, operation_changes_data=terms.changes_data
     )
     return DeltaTransaction(
@@ -537,7 +550,7 @@ def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int
     )
 
 
-def refused_by(conflict: DeltaConflict) -> FormatRefused:
+def conflict_refusal(conflict: DeltaConflict) -> FormatRefused:
     """A conflict of the table's, as the kernel tells it."""
     return FormatRefused(
         f"was changed while this commit was being written: {conflict}",
@@ -559,7 +572,9 @@ def _transaction_on_latest(
             f"version {version} of '{table.key}' cannot have been read; the newest one is {line.latest}"
         )
     try:
-        winners = [WinningCommit(*version) for version in commits.versions(table, content, version, line)]
+        winners = [
+            WinningCommit(*version) for version in commits.read_versions_after(table, content, version, line)
+        ]
     except VersionNotFound:
         raise FormatRefused(
             f"was read at version {version}, which is no longer in its log: read it again",
@@ -569,16 +584,16 @@ def _transaction_on_latest(
         ) from None
     at = read_declared(table, line.declared)
     if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):
-        snapshot = commits.snapshot(content, table.read, version)
+        snapshot = commits.read_snapshot(content, table.read, version)
         at = KnownProposal(snapshot.protocol, snapshot.metadata)
     proposal.check_conditions(at.metadata)
-    return _rebase_or_refuse(winners, transaction_of(proposal, at, version))
+    return _rebase_or_refuse(winners, make_transaction(proposal, at, version))
 
 
 def _rebase_or_refuse(winners: Sequence[WinningCommit], mine: DeltaTransaction) -> DeltaTransaction:
-    outcome = rebase(winners, mine)
+    outcome = rebase_transaction(winners, mine)
     if isinstance(outcome, DeltaConflict):
-        raise refused_by(outcome)
+        raise conflict_refusal(outcome)
     return outcome.transaction
 
 

@@ -11,15 +11,15 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.net_change import NetStep
-from penstock.formats.delta.branch_log.prepared_table import steps
+from penstock.formats.delta.branch_log.prepared_table import read_steps
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
-from penstock.formats.delta.protocol.commit_summary import describe_commit, some
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.commit_summary import describe_commit, list_first_names
+from penstock.formats.delta.protocol.transaction import find_last_action
 from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.schema import parse_schema
@@ -45,11 +45,11 @@ def check_seen(
     ``parts`` are conditions, of which one that cannot be understood selects all rows. ``PrepareAgain`` if it
     cannot be told without table storage.
     """
-    line, tip = line_of(now), BranchLogTip.of(line_of(before))
+    line, tip = decode_branch_log(now), BranchLogTip.from_line(decode_branch_log(before))
     if why := _explain_changed_read(table, commits, before, now, tip, parts):
         expected, actual = f"version {tip.version}", f"version {line.latest}"
         shown_parts = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
-        where = f" where {some(shown_parts, ' or ')}" if shown_parts else ""
+        where = f" where {list_first_names(shown_parts, ' or ')}" if shown_parts else ""
         raise FormatRefused(
             f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=actual, found_version=line.latest
         )
@@ -63,12 +63,15 @@ def _explain_changed_read(
     tip: BranchLogTip,
     parts: Sequence[str] | None,
 ) -> str:
-    line = line_of(now)
+    line = decode_branch_log(now)
     if old_content.location != now.location or not tip.is_on(line, table.read):
         return OTHER_LINE
-    before, after = read_declared(table, line_of(old_content).declared), read_declared(table, line.declared)
+    before, after = (
+        read_declared(table, decode_branch_log(old_content).declared),
+        read_declared(table, line.declared),
+    )
     if changes := _find_changed_declarations(before, after):
-        return f"{some(changes, ' and ')} changed"
+        return f"{list_first_names(changes, ' and ')} changed"
     if parts is not None and set(parts) == {NO_ROWS}:
         return ""
     since = _list_commits_after(table, commits, now, tip)
@@ -91,7 +94,7 @@ def _list_commits_after(
     if forgotten in table.notes:
         return None
     try:
-        return steps(table, commits, now, tip.version, line_of(now).latest)
+        return read_steps(table, commits, now, tip.version, decode_branch_log(now).latest)
     except VersionNotFound:
         table.notes[forgotten] = True  # or its turn would send it back to look, again and again
         return None
@@ -194,20 +197,25 @@ class _ReadSelection:
                 data_change=True,
                 stats=file.stats,
             )
-        return any(pruner.keeps(file) for pruner in self._pruners or ())
+        return any(pruner.may_match(file) for pruner in self._pruners or ())
 
     def _find_files_before(self, keys: Collection[FileKey]) -> dict[FileKey, Add] | None:
         """What the state that was seen says of files; ``None`` if its log is gone, and they stay in doubt."""
 
-        def read() -> dict[FileKey, Add] | None:
+        def read_files() -> dict[FileKey, Add] | None:
             try:
-                files = self._commits.snapshot(self._was, self._table.read).files()
+                files = self._commits.read_snapshot(self._was, self._table.read).read_files()
             except VersionNotFound:
                 return None
             return {file.key: file for file in files if file.key in keys}
 
-        key = ("delta seen", self._was.location, BranchLogTip.of(line_of(self._was)), *sorted(keys, key=repr))
-        return self._table.read_once(key, read)
+        key = (
+            "delta seen",
+            self._was.location,
+            BranchLogTip.from_line(decode_branch_log(self._was)),
+            *sorted(keys, key=repr),
+        )
+        return self._table.read_once(key, read_files)
 
 
 def _parse_pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[FilePruner] | None:
@@ -222,6 +230,6 @@ def _parse_pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[File
 
 def _describe_step(step: NetStep, files: Sequence[FileAction]) -> str:
     """Describe what a commit did to some files, with their names."""
-    info = last(step.actions, CommitInfo)
+    info = find_last_action(step.actions, CommitInfo)
     commit = describe_commit([*([] if info is None else [info]), *files])
-    return f"version {step.version} {commit} ({some(sorted({file.key.path for file in files}))})"
+    return f"version {step.version} {commit} ({list_first_names(sorted({file.key.path for file in files}))})"

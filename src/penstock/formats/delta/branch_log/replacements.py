@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.partition_conditions import (
     check_condition,
     condition_columns,
-    condition_outcomes,
+    evaluate_condition,
 )
 from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 from penstock.model import decoders
@@ -76,12 +76,12 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def new_replacements(terms: CommitTerms) -> tuple[Replacement, ...]:
+def make_replacements(terms: CommitTerms) -> tuple[Replacement, ...]:
     """What a commit names that is ratified with these terms: itself, if it replaces files."""
     return () if terms.replaces is None else (Replacement(uuid4().bytes, terms.replaces),)
 
 
-def naming(
+def name_replacements(
     info: CommitInfo, replacements: Sequence[Replacement], undone: Sequence[Replacement] = ()
 ) -> CommitInfo:
     """A ``commitInfo`` that names these replacements and no others, and those that are undone; the very same
@@ -96,12 +96,12 @@ def naming(
     return CommitInfo(fields)
 
 
-def named_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
+def read_named_replacements(info: CommitInfo | None) -> tuple[Replacement, ...]:
     """The replacements that a ``commitInfo`` names; none if that cannot be understood."""
     return _read_replacement_ids(REPLACEMENTS, info)
 
 
-def undone_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
+def read_undone_replacements(info: CommitInfo | None) -> tuple[Replacement, ...]:
     """The replacements that a commit undoes, likewise."""
     return _read_replacement_ids(UNDONE, info)
 
@@ -115,7 +115,7 @@ def _read_replacement_ids(field: str, info: CommitInfo | None) -> tuple[Replacem
         return ()
 
 
-def in_sum(replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
+def mark_as_parts(replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
     """The same as parts of a commit that is the sum of several."""
     return tuple(msgspec.structs.replace(replacement, is_whole=False) for replacement in replacements)
 
@@ -127,7 +127,7 @@ def is_too_long(replacements: Sequence[Replacement]) -> bool:
 def _do_partitions_overlap(partitions: PartitionFilter, other: PartitionFilter, schema_string: str) -> bool:
     for column in partitions.values.keys() & other.values.keys():
         region = PartitionRegion(schema_string, (PartitionFilter({column: other.values[column]}),))
-        if not any(region.holds({column: value}) for value in partitions.values[column]):
+        if not any(region.may_hold_file({column: value}) for value in partitions.values[column]):
             return False
     values = {**other.values, **partitions.values}
     return all(
@@ -142,7 +142,7 @@ def _may_hold(where: str, values: Mapping[str, Sequence[str | None]], schema_str
     if prod(map(len, partition_values.values())) > COMPARED_MAX:
         return True
     return any(
-        True in condition_outcomes(where, schema_string, dict(zip(partition_values, each, strict=True)))
+        True in evaluate_condition(where, schema_string, dict(zip(partition_values, each, strict=True)))
         for each in product(*partition_values.values())
     )
 
@@ -160,7 +160,9 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
     """The removes, as lines of the commit."""
 
     @classmethod
-    def of(cls, snapshot: LogSnapshot, partitions: Sequence[PartitionFilter], now_ms: int) -> ReplacedFiles:
+    def from_snapshot(
+        cls, snapshot: LogSnapshot, partitions: Sequence[PartitionFilter], now_ms: int
+    ) -> ReplacedFiles:
         """All files in some partitions, in the whole table if none are named.
 
         ``InvalidRequest`` if a column is none that the table is partitioned by, or if a file's own values do
@@ -168,38 +170,40 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         """
         check_partitions(partitions, snapshot.metadata, snapshot.table)
         region = PartitionRegion(snapshot.metadata.schema_string, tuple(partitions) or (PartitionFilter(),))
-        adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
+        adds = [add for add in snapshot.read_files() if region.may_hold_file(add.partition_values)]
         for add in adds:
             if not region.is_decided(add.partition_values):
                 raise undecided_error(str(snapshot.table), add.partition_values)
-        return _new_replaced(region, {add.key: removal(add, now_ms) for add in adds})
+        return _make_replaced_files(region, {add.key: make_remove(add, now_ms) for add in adds})
 
     @classmethod
-    def in_new(cls, metadata: Metadata | None, partitions: Sequence[PartitionFilter]) -> ReplacedFiles:
+    def in_new_table(cls, metadata: Metadata | None, partitions: Sequence[PartitionFilter]) -> ReplacedFiles:
         """The same before a table has any files; ``metadata`` is what it will be, if that is known yet."""
         schema_string = "" if metadata is None else metadata.schema_string
-        return _new_replaced(PartitionRegion(schema_string, tuple(partitions) or (PartitionFilter(),)), {})
+        return _make_replaced_files(
+            PartitionRegion(schema_string, tuple(partitions) or (PartitionFilter(),)), {}
+        )
 
-    def under(self, metadata: Metadata, table: str) -> ReplacedFiles:
+    def adapt_to_metadata(self, metadata: Metadata, table: str) -> ReplacedFiles:
         """The same in a table that has become another one. ``InvalidRequest`` if it is not partitioned so."""
         partitions = self.region.partitions
         check_partitions(partitions, metadata, table)
         return msgspec.structs.replace(self, region=PartitionRegion(metadata.schema_string, partitions))
 
-    def clashing(self, actions: Iterable[Action]) -> list[Remove]:
+    def select_clashing_removes(self, actions: Iterable[Action]) -> list[Remove]:
         """One of the removes, and those of files that the commit adds: it cannot say both."""
         added = (self.files.get(action.key) for action in actions if isinstance(action, Add))
         return list(
             {id(remove): remove for remove in (*self.removes[:1], *added) if remove is not None}.values()
         )
 
-    def lines_since(self, earlier: ReplacedFiles) -> bytes | None:
+    def encode_removes_since(self, earlier: ReplacedFiles) -> bytes | None:
         """The removes that an earlier state of it lacks, as lines; ``None`` if that has others, too."""
         if not earlier.files.keys() <= self.files.keys():
             return None
         return write_commit(remove for key, remove in self.files.items() if key not in earlier.files)
 
-    def after(self, actions: Iterable[Action], now_ms: int) -> ReplacedFiles:
+    def apply_commit(self, actions: Iterable[Action], now_ms: int) -> ReplacedFiles:
         """The same after a further commit: what it added there goes too, what it removed is gone already."""
         files = dict(self.files)
         later = list(actions)
@@ -207,9 +211,9 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
             if isinstance(action, Remove):
                 files.pop(action.key, None)
         for action in later:
-            if isinstance(action, Add) and self.region.holds(action.partition_values):
-                files[action.key] = removal(action, now_ms)
-        return self if files == self.files else _new_replaced(self.region, files)
+            if isinstance(action, Add) and self.region.may_hold_file(action.partition_values):
+                files[action.key] = make_remove(action, now_ms)
+        return self if files == self.files else _make_replaced_files(self.region, files)
 
 
 def undecided_error(table: str, values: Mapping[str, str | None]) -> InvalidRequest:
@@ -221,7 +225,7 @@ def undecided_error(table: str, values: Mapping[str, str | None]) -> InvalidRequ
     )
 
 
-def _new_replaced(region: PartitionRegion, files: dict[FileKey, Remove]) -> ReplacedFiles:
+def _make_replaced_files(region: PartitionRegion, files: dict[FileKey, Remove]) -> ReplacedFiles:
     removes = tuple(files.values())
     return ReplacedFiles(region, files, removes, write_commit(removes))
 
@@ -240,7 +244,7 @@ def check_partitions(partitions: Iterable[PartitionFilter], metadata: Metadata, 
             check_condition(partition.where, metadata.schema_string, columns)
 
 
-def removal(add: Add, now_ms: int) -> Remove:
+def make_remove(add: Add, now_ms: int) -> Remove:
     """The action that takes a file out of the table."""
     return Remove(
         path=add.path,

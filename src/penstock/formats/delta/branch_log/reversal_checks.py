@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
-from penstock.formats.delta.branch_log.file_transitions import File, FileTransition, key_of, paths_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, decode_branch_log
+from penstock.formats.delta.branch_log.file_transitions import (
+    File,
+    FileTransition,
+    collect_paths,
+    get_file_key,
+)
 from penstock.formats.delta.branch_log.later_versions import LaterVersion
-from penstock.formats.delta.branch_log.prepared_table import steps
+from penstock.formats.delta.branch_log.prepared_table import read_steps
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.reversed_change import ABSENT, ReversedChange
 from penstock.formats.delta.protocol.actions import Add, Metadata, Remove
-from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
+from penstock.formats.delta.protocol.added_columns import can_hold_files, missing_columns
 from penstock.formats.delta.protocol.column_rules import added_constraints
-from penstock.formats.delta.protocol.commit_summary import some
+from penstock.formats.delta.protocol.commit_summary import list_first_names
 from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 
 
@@ -32,30 +37,34 @@ class ReversalChecks:
         """A problem for each version that wrote rows of files of the change into others which are there;
         ``again`` are files with rows that are to come once more."""
         own = {
-            path: key_of(shift.before)
+            path: get_file_key(shift.before)
             for path, shift in self._change.file_shifts.items()
             if not shift.is_gone
         }
         if self._change.is_redo:
             own = dict.fromkeys((*own, *again))
         carried = self._change.later_versions.files_with_rows_of(own, self._change.file_shifts)
-        live = self._change.prepared.live(carried.keys()) if carried else {}
+        live = self._change.prepared.find_active_files(carried.keys()) if carried else {}
         for number in sorted({number for path, number in carried.items() if path in live}):
             later = self._change.later_changes[number]
             rewritten = sorted(path for path, place in carried.items() if place == number and path in live)
-            sources = sorted(paths_of(later.removes) & (own.keys() | carried.keys()))
+            sources = sorted(collect_paths(later.removes) & (own.keys() | carried.keys()))
             self.add_problem(
-                f"{self._change.describe(later)} wrote rows of {some(sources)} into {some(rewritten)}"
+                f"{self._change.describe_version(later)} wrote rows of {list_first_names(sources)}"
+                f" into {list_first_names(rewritten)}"
             )
 
     def check_rows_restored_twice(self, returns: Mapping[str, FileTransition]) -> None:
         """A problem for each version that brought rows again which are in files that are to come back."""
         for later in self._change.later_changes if returns else ():
-            held = later.held_in & returns.keys()
-            if held and self._change.live_with_rows_of(
-                paths_of(later.adds) - self._change.file_shifts.keys()
+            held = later.files_with_restored_rows & returns.keys()
+            if held and self._change.find_active_files_with_rows_of(
+                collect_paths(later.adds) - self._change.file_shifts.keys()
             ):
-                self.add_problem(f"{self._change.describe(later)} restored rows of {some(sorted(held))}")
+                self.add_problem(
+                    f"{self._change.describe_version(later)}"
+                    f" restored rows of {list_first_names(sorted(held))}"
+                )
 
     def check_written_files_unchanged(self) -> None:
         """A problem if the change wrote rows anew, and what it wrote was changed since: what is to come back
@@ -73,23 +82,32 @@ class ReversalChecks:
             (
                 later_step
                 for later_step in reversed(self._change.later_changes)
-                if paths_of(later_step.removes) & set(changed)
+                if collect_paths(later_step.removes) & set(changed)
             ),
             None,
         )
-        self.add_problem(f"{self._change.describe(later)} changed {some(sorted(changed))}, which it wrote")
+        self.add_problem(
+            f"{self._change.describe_version(later)}"
+            f" changed {list_first_names(sorted(changed))}, which it wrote"
+        )
 
     def check_files_restored_since(self) -> None:
         """A problem if files were restored since from a state before the change: what is to come back may
         have taken their place, and their rows would be there twice. A change that is repeated knows itself
         which files it takes."""
         for later in self._change.later_changes:
-            if later.restores is None or later.restores >= line_of(self._change.newest).latest:
+            if (
+                later.restored_version is None
+                or later.restored_version >= decode_branch_log(self._change.newest).latest
+            ):
                 continue
-            restored = self._change.live_with_rows_of(paths_of(later.adds) - self._change.file_shifts.keys())
+            restored = self._change.find_active_files_with_rows_of(
+                collect_paths(later.adds) - self._change.file_shifts.keys()
+            )
             if restored:
                 self.add_problem(
-                    f"{self._change.describe(later)} restored {some(sorted(restored))} from before it"
+                    f"{self._change.describe_version(later)}"
+                    f" restored {list_first_names(sorted(restored))} from before it"
                 )
 
     def check_intermediate_files(self) -> None:
@@ -97,14 +115,17 @@ class ReversalChecks:
         they hold rows that the change has in others of its files."""
         passing: set[str] = set()
         for step in self._change.own_steps:
-            passing |= paths_of(action for action in step.actions if isinstance(action, Remove))
-            passing -= paths_of(action for action in step.actions if isinstance(action, Add))
+            passing |= collect_paths(action for action in step.actions if isinstance(action, Remove))
+            passing -= collect_paths(action for action in step.actions if isinstance(action, Add))
         passing -= self._change.file_shifts.keys()  # else it was there before
-        live = self._change.live_with_rows_of(passing)
+        live = self._change.find_active_files_with_rows_of(passing)
         if live:
-            later = next((each for each in self._change.later_changes if paths_of(each.adds) & live), None)
+            later = next(
+                (each for each in self._change.later_changes if collect_paths(each.adds) & live), None
+            )
             self.add_problem(
-                f"{self._change.describe(later)} restored {some(sorted(live))}, with rows of the commit"
+                f"{self._change.describe_version(later)}"
+                f" restored {list_first_names(sorted(live))}, with rows of the commit"
             )
 
     def check_vectors_unchanged(self, masked: Mapping[str, FileTransition]) -> None:
@@ -122,7 +143,8 @@ class ReversalChecks:
                 touches = self._change.later_file_changes.get(path, [])
                 later = touches[-1][0] if touches else None
                 self.add_problem(
-                    f"{self._change.describe(later)} deleted rows of {path}, which may come back elsewhere"
+                    f"{self._change.describe_version(later)}"
+                    f" deleted rows of {path}, which may come back elsewhere"
                 )
 
     def check_other_files_replaced(self) -> None:
@@ -132,31 +154,31 @@ class ReversalChecks:
         if not own or self._change.is_redo:
             return
         if self._change.later_versions.is_on_line:
-            version = line_of(self._change.newest).latest
+            version = decode_branch_log(self._change.newest).latest
             for later in self._change.later_changes:
-                if later.repeats == version:
+                if later.redone_version == version:
                     self._check_replaced_by(later, "repeated it")
             return
-        line, read = line_of(self._change.target), self._change.table.read
-        for step in steps(
+        line, read = decode_branch_log(self._change.target), self._change.table.read
+        for step in read_steps(
             self._change.table,
             self._change.commits,
             self._change.target,
-            *self._change.later_versions.landed_at,
+            *self._change.later_versions.landing_versions,
         ):
-            later = LaterVersion(step, BranchLogTip.at(line, step.version, read))
+            later = LaterVersion(step, BranchLogTip.from_line_version(line, step.version, read))
             if not own & {place.id for place in step.replacements}:
                 continue
             self._check_replaced_by(later, "merged it into this branch")
 
     def check_columns(self, metadata: Metadata) -> None:
         """A problem if files come back whose columns the table has not any more."""
-        then = read_declared(self._change.table, line_of(self._change.to_state).declared).metadata
+        then = read_declared(self._change.table, decode_branch_log(self._change.to_state).declared).metadata
         if then.partition_columns != metadata.partition_columns:
             self.add_problem("the table is partitioned differently now")
-        elif not can_hold(metadata.schema_string, then.schema_string):
+        elif not can_hold_files(metadata.schema_string, then.schema_string):
             names = missing_columns(metadata.schema_string, then.schema_string)
-            shown_names = some([f"'{name}'" for name in names]) or "others"
+            shown_names = list_first_names([f"'{name}'" for name in names]) or "others"
             self.add_problem(
                 f"the table no longer has these columns of the rows to be restored: {shown_names}"
             )
@@ -178,13 +200,16 @@ class ReversalChecks:
         removes = (
             remove
             for remove in later.removes
-            if any(region.holds(remove.partition_values or {}) for region in regions)
+            if any(region.may_hold_file(remove.partition_values or {}) for region in regions)
         )
-        removed_paths = sorted(paths_of(removes) - self._change.file_shifts.keys() - paths_of(later.adds))
-        gone = set(removed_paths) - self._change.prepared.live(removed_paths).keys()
+        removed_paths = sorted(
+            collect_paths(removes) - self._change.file_shifts.keys() - collect_paths(later.adds)
+        )
+        gone = set(removed_paths) - self._change.prepared.find_active_files(removed_paths).keys()
         if gone:
             self.add_problem(
-                f"{self._change.describe(later)} {subject}, and also removed {some(sorted(gone))}: "
+                f"{self._change.describe_version(later)} {subject}, "
+                f"and also removed {list_first_names(sorted(gone))}: "
                 "revert that commit instead"
             )
 

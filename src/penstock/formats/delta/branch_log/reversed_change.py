@@ -7,31 +7,31 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Final
 
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import (
     File,
     FileTransition,
-    brought_keys,
-    key_of,
-    paths_of,
-    shifts_between,
+    collect_paths,
+    find_transitions,
+    get_file_key,
+    list_brought_files,
 )
 from penstock.formats.delta.branch_log.later_versions import LaterVersion, LaterVersions
 from penstock.formats.delta.branch_log.net_change import NetStep
-from penstock.formats.delta.branch_log.next_versions import stamp
+from penstock.formats.delta.branch_log.next_versions import choose_removal_time
 from penstock.formats.delta.branch_log.prepared_table import (
     PreparedTable,
-    begin,
-    in_force,
-    live_at,
-    parted_at,
-    steps,
+    find_parting_version,
+    make_lookup_at_version,
+    note_table_state,
+    read_steps,
+    select_replacements_in_force,
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.undone_state import UndoneState
 from penstock.formats.delta.protocol.actions import Add, FileKey, Metadata
-from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion, last
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion, find_last_action
 from penstock.kernel.format import LaterCommitLookup, Table
 from penstock.model.nessie import DeltaTable
 
@@ -63,24 +63,26 @@ class ReversedChange:
     ) -> None:
         """``target`` is the table as it is now; ``is_first`` says that it never was in the state of a change
         that is to be done, so that what others wrote came before."""
-        begin(table, target.location, target)
+        note_table_state(table, target.location, target)
         self.table, self.commits, self.target = table, commits, target
         self.from_state, self.to_state = from_state, to_state
         self.newest = to_state if is_redo else from_state
         """The later one of the two states, after which others came."""
         self.is_redo, self.is_first = is_redo, is_first
-        self.prepared = PreparedTable(table, commits, target, stamp(table, now_ms))
+        self.prepared = PreparedTable(table, commits, target, choose_removal_time(table, now_ms))
         self._since = since
 
     # -- the change ---------------------------------------------------------------------------------------
 
     @cached_property
     def fork_version(self) -> int:
-        lines = line_of(self.to_state), line_of(self.from_state)
-        return parted_at(*lines, self.table.read)
+        lines = decode_branch_log(self.to_state), decode_branch_log(self.from_state)
+        return find_parting_version(*lines, self.table.read)
 
     def _list_steps_to(self, content: DeltaTable) -> list[NetStep]:
-        return steps(self.table, self.commits, content, self.fork_version, line_of(content).latest)
+        return read_steps(
+            self.table, self.commits, content, self.fork_version, decode_branch_log(content).latest
+        )
 
     @cached_property
     def own_steps(self) -> list[NetStep]:
@@ -94,8 +96,10 @@ class ReversedChange:
     @cached_property
     def file_shifts(self) -> dict[str, FileTransition]:
         """What is to be undone, file by file."""
-        live = live_at(self.table, self.commits, self.newest, self.fork_version)
-        return shifts_between(self._list_steps_to(self.to_state), self._list_steps_to(self.from_state), live)
+        live = make_lookup_at_version(self.table, self.commits, self.newest, self.fork_version)
+        return find_transitions(
+            self._list_steps_to(self.to_state), self._list_steps_to(self.from_state), live
+        )
 
     @cached_property
     def is_rewriting(self) -> bool:
@@ -111,7 +115,7 @@ class ReversedChange:
 
     @property
     def later_changes(self) -> list[LaterVersion]:
-        return self.later_versions.changing
+        return self.later_versions.changing_versions
 
     @cached_property
     def later_file_changes(self) -> dict[str, list[tuple[LaterVersion, File]]]:
@@ -136,22 +140,24 @@ class ReversedChange:
         came that the change brought. They may have been there before, as they were on the other line."""
         if not self.is_redo or self.is_first or self._since is not None:
             return {}
-        waiting = Counter(key for step in self._list_steps_to(self.newest) for key in brought_keys(step))
+        waiting = Counter(
+            key for step in self._list_steps_to(self.newest) for key in list_brought_files(step)
+        )
         versions: dict[str, int] = {}
-        line = line_of(self.target)
-        for step in steps(self.table, self.commits, self.target, self.fork_version, line.latest):
-            for key in waiting.keys() & set(brought_keys(step)):
+        line = decode_branch_log(self.target)
+        for step in read_steps(self.table, self.commits, self.target, self.fork_version, line.latest):
+            for key in waiting.keys() & set(list_brought_files(step)):
                 waiting[key] -= 1
                 if (
                     not waiting[key]
                     and (shift := self.file_shifts.get(key.path))
-                    and key == key_of(shift.before)
+                    and key == get_file_key(shift.before)
                 ):
                     versions[key.path] = step.version
         return versions
 
-    def describe(self, later: LaterVersion | None) -> str:
-        return self.later_versions.describe(later)
+    def describe_version(self, later: LaterVersion | None) -> str:
+        return self.later_versions.describe_version(later)
 
     @cached_property
     def present_files(self) -> dict[str, str | None]:
@@ -163,16 +169,16 @@ class ReversedChange:
                 for path, shift in self.file_shifts.items()
                 for add in (shift.after if side is self.from_state else shift.before,)
             }
-            version = line_of(side).latest
-            if line_of(self.target).latest - version <= FEW_LATER:
+            version = decode_branch_log(side).latest
+            if decode_branch_log(self.target).latest - version <= FEW_LATER:
                 self.prepared.note_files(version, paths)
             else:
                 self.prepared.note_files_unless_named(version, paths, FEW_LATER)
-        return self.prepared.live(self.file_shifts.keys())
+        return self.prepared.find_active_files(self.file_shifts.keys())
 
     @cached_property
     def present_definition(self) -> KnownProposal:
-        return read_declared(self.table, line_of(self.target).declared)
+        return read_declared(self.table, decode_branch_log(self.target).declared)
 
     def as_now(self, path: str) -> Add:
         """A file of the table as it is now, which a later version has brought."""
@@ -180,7 +186,7 @@ class ReversedChange:
         add = self.later_adds.get(key)
         return add if add is not None else self.prepared.files_in(self.target, [key])[key]
 
-    def are_as_left(self, shifts: Mapping[str, FileTransition]) -> bool:
+    def are_unchanged_since(self, shifts: Mapping[str, FileTransition]) -> bool:
         return all(
             shift.after is not None and self.present_files.get(path, ABSENT) == shift.after.key.vector
             for path, shift in shifts.items()
@@ -190,14 +196,14 @@ class ReversedChange:
     def is_as_written(self) -> bool:
         """Whether all files are there that the change wrote, and as it left them."""
         new = {path: shift for path, shift in self.file_shifts.items() if shift.is_new}
-        return bool(new) and self.are_as_left(new)
+        return bool(new) and self.are_unchanged_since(new)
 
-    def live_with_rows_of(self, paths: Collection[str]) -> set[str]:
+    def find_active_files_with_rows_of(self, paths: Collection[str]) -> set[str]:
         """The files of the table that are among some, or into which later versions wrote rows of these."""
         if not paths:
             return set()
         carried = self.later_versions.files_with_rows_of(dict.fromkeys(paths), self.file_shifts)
-        return {*self.prepared.live({*paths, *carried})}
+        return {*self.prepared.find_active_files({*paths, *carried})}
 
     def was_undone(self) -> bool:
         """Whether a change that is to be done again does not stand any more because it was undone. What
@@ -206,10 +212,11 @@ class ReversedChange:
             return not self.own_replacements <= self._replacements_in_force()
         if not self.file_shifts:
             is_declared = (
-                read_declared(self.table, line_of(self.from_state).declared) != self.present_definition
+                read_declared(self.table, decode_branch_log(self.from_state).declared)
+                != self.present_definition
             )
             undos = (later.step for later in self.later_changes if later.is_undo)
-            return is_declared and any(last(undo.actions, Metadata) is not None for undo in undos)
+            return is_declared and any(find_last_action(undo.actions, Metadata) is not None for undo in undos)
         for path, shift in self.file_shifts.items():
             if shift.is_new:
                 is_undone = path in self.present_files
@@ -244,15 +251,15 @@ class ReversedChange:
         came_with = self._copied_as.get(path, 0)
         state = UndoneState(self.later_versions, is_undone=self.is_redo)
         for number in sorted(
-            {number for file in files for number in self.later_versions.places.get(file, ())}
+            {number for file in files for number in self.later_versions.positions_by_file.get(file, ())}
         ):
             later = self.later_changes[number]
             if later.step.version < came_with:
-                state.skip(later)
+                state.note_earlier_version(later)
                 continue
             if later.step.version == came_with:
-                state.begin()
-            state.take(later, brings_file=not files.isdisjoint(paths_of(later.adds)))
+                state.note_change()
+            state.note_later_version(later, brings_file=not files.isdisjoint(collect_paths(later.adds)))
         return state.is_undone
 
     @cached_property
@@ -271,7 +278,7 @@ class ReversedChange:
         }
         places = [
             replacement.partitions
-            for replacement in in_force(later).values()
+            for replacement in select_replacements_in_force(later).values()
             if replacement.id in replaced_ids - own
         ]
         places += [
@@ -281,4 +288,4 @@ class ReversedChange:
         return [PartitionRegion(schema_string, partitions or (PartitionFilter(),)) for partitions in places]
 
     def is_replaced(self, values: Mapping[str, str | None] | None) -> bool:
-        return any(region.holds(dict(values or {})) for region in self._later_replacements)
+        return any(region.may_hold_file(dict(values or {})) for region in self._later_replacements)

@@ -7,23 +7,23 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.branch_log import line_of
-from penstock.formats.delta.branch_log.file_transitions import FileTransition, key_of
-from penstock.formats.delta.branch_log.next_versions import stamp
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
+from penstock.formats.delta.branch_log.file_transitions import FileTransition, get_file_key
+from penstock.formats.delta.branch_log.next_versions import choose_removal_time
 from penstock.formats.delta.branch_log.ratification import read_declared
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.branch_log.reversal_checks import ReversalChecks
 from penstock.formats.delta.branch_log.reversed_change import ABSENT, ReversedChange
-from penstock.formats.delta.branch_log.state_difference import changing_rows
+from penstock.formats.delta.branch_log.state_difference import set_data_change
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
     VectorChange,
-    rows_left,
+    find_rows_left_deleted,
     vector_changes,
 )
 from penstock.formats.delta.protocol.actions import Add, Metadata, Remove
-from penstock.formats.delta.protocol.commit_summary import some
-from penstock.formats.delta.rows.file_addresses import name_inside, table_place
+from penstock.formats.delta.protocol.commit_summary import list_first_names
+from penstock.formats.delta.rows.file_addresses import name_inside, open_table_place
 from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
 
 INLINE_MAX_BYTES: Final = 256 * 1024
@@ -36,10 +36,10 @@ class ReversedFiles:
     def __init__(self, change: ReversedChange, checks: ReversalChecks, now_ms: int) -> None:
         self._change, self._checks, self._now_ms = change, checks, now_ms
 
-    def actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
+    def compute_actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
         """What the commit removes and adds; problems that stand against it go to the checks."""
         change = self._change
-        time_ms = stamp(change.table, self._now_ms)
+        time_ms = choose_removal_time(change.table, self._now_ms)
         self._checks.check_intermediate_files()
         shifts = change.file_shifts
         goes = {
@@ -52,7 +52,7 @@ class ReversedFiles:
         }
         masked = {path: shift for path, shift in shifts.items() if not shift.is_new and not shift.is_gone}
         only_goes = not gone and not masked and goes.keys() == shifts.keys()
-        if only_goes and change.are_as_left(goes) and not change.own_replacements:
+        if only_goes and change.are_unchanged_since(goes) and not change.own_replacements:
             return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
         if change.is_redo and not change.own_replacements:
             self._check_no_rows_returned(goes)
@@ -63,7 +63,7 @@ class ReversedFiles:
         self._checks.check_rows_restored_twice(returns)
         self._checks.check_other_files_replaced()
         if goes and len(returns) < len(gone) and change.is_rewriting:
-            missing = some(sorted(gone.keys() - returns.keys()))
+            missing = list_first_names(sorted(gone.keys() - returns.keys()))
             self._checks.add_problem(
                 f"it rewrote rows of {missing}, which were replaced since and cannot be restored"
             )
@@ -77,12 +77,14 @@ class ReversedFiles:
             self._checks.check_columns(metadata)
         removes = [self._make_remove(path, shift, time_ms) for path, shift in goes.items()]
         adds = [
-            changing_rows(files[path], shift.data_change) for path, shift in returns.items() if path in files
+            set_data_change(files[path], shift.data_change)
+            for path, shift in returns.items()
+            if path in files
         ]
         for path, shift in masked.items():
             if (changed := self._restore_deleted_rows(path, shift, files.get(path))) is not None:
-                removes.append(changing_rows(removal(changed[0], time_ms), shift.data_change))
-                adds.append(changing_rows(changed[1], shift.data_change))
+                removes.append(set_data_change(make_remove(changed[0], time_ms), shift.data_change))
+                adds.append(set_data_change(changed[1], shift.data_change))
         if adds:
             self._checks.check_written_files_unchanged()
         return removes, adds
@@ -112,16 +114,18 @@ class ReversedFiles:
             return 0
         current = self._change.as_now(path)
 
-        def count() -> int:
+        def count_table_rows() -> int:
             vectors = self._open_vectors(current)
             try:
-                return choose(*map(vectors.bits, (shift.before, shift.after, current))).bit_count()
+                return choose(
+                    *map(vectors.read_deleted_rows, (shift.before, shift.after, current))
+                ).bit_count()
             except ValueError:
                 return -1
 
-        keys = key_of(shift.before), key_of(shift.after), key_of(current)
+        keys = get_file_key(shift.before), get_file_key(shift.after), get_file_key(current)
         return self._change.table.read_once(
-            (f"delta {which} rows", self._change.target.location, path, *keys), count
+            (f"delta {which} rows", self._change.target.location, path, *keys), count_table_rows
         )
 
     def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:
@@ -131,11 +135,11 @@ class ReversedFiles:
         if file.key.vector != self._change.present_files[path]:
             file = self._change.as_now(path)
         gone = (
-            removal(file, time_ms)
+            make_remove(file, time_ms)
             if isinstance(file, Add)
             else msgspec.structs.replace(file, deletion_timestamp=time_ms)
         )
-        return changing_rows(gone, shift.data_change)
+        return set_data_change(gone, shift.data_change)
 
     def _files_before(self, paths: Sequence[str]) -> dict[str, Add]:
         """The files as they were in the state that the undo restores, with statistics."""
@@ -169,7 +173,7 @@ class ReversedFiles:
         if path not in self._change.present_files:
             if not self._change.is_replaced(None if shift.before is None else shift.before.partition_values):
                 touches = self._change.later_file_changes.get(path, [])
-                change_text = self._change.describe(touches[-1][0] if touches else None)
+                change_text = self._change.describe_version(touches[-1][0] if touches else None)
                 self._checks.add_problem(f"{change_text} removed {path}, from which it deleted rows")
             return None
         if before is None:
@@ -179,28 +183,32 @@ class ReversedFiles:
             return None  # it stands
         now = shift.after if shift.after is not None and not changes else None
         current = now if isinstance(now, Add) else self._change.as_now(path)
-        if not changes and key_of(current) == key_of(shift.after):
+        if not changes and get_file_key(current) == get_file_key(shift.after):
             return current, before
-        return self._with_rows_of(path, shift, before, current, changes)
+        return self._restore_rows(path, shift, before, current, changes)
 
     def _open_vectors(self, file: Add) -> FileVectors:
-        metadata = read_declared(self._change.table, line_of(self._change.target).declared).metadata
-        place = table_place(self._change.commits.places, self._change.target.location, metadata.configuration)
+        metadata = read_declared(self._change.table, decode_branch_log(self._change.target).declared).metadata
+        place = open_table_place(
+            self._change.commits.places, self._change.target.location, metadata.configuration
+        )
         return FileVectors(file, place.read_range, lambda path: name_inside(path, place))
 
-    def _with_rows_of(
+    def _restore_rows(
         self, path: str, shift: FileTransition, before: Add, current: Add, changes: Sequence[VectorChange]
     ) -> tuple[Add, Add] | None:
-        def read() -> DeletedRows | str | None:
+        def read_deleted_rows() -> DeletedRows | str | None:
             try:
                 stands = self._change.is_redo and not self._change.is_first
-                return rows_left(shift, current, changes, self._open_vectors(before), stands=stands)
+                return find_rows_left_deleted(
+                    shift, current, changes, self._open_vectors(before), stands=stands
+                )
             except ValueError as problem:
                 return f"the deleted rows of {path} cannot be read: {problem}"
 
-        keys = key_of(shift.before), key_of(shift.after), key_of(current)
+        keys = get_file_key(shift.before), get_file_key(shift.after), get_file_key(current)
         bitmap = self._change.table.read_once(
-            ("delta vector", self._change.target.location, path, *keys, len(changes)), read
+            ("delta vector", self._change.target.location, path, *keys, len(changes)), read_deleted_rows
         )
         if isinstance(bitmap, str):
             self._checks.add_problem(bitmap)

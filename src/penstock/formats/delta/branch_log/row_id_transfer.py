@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange, NetStep
-from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
+from penstock.formats.delta.branch_log.prepared_table import find_parting_version, read_steps
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, DomainMetadata, Remove
-from penstock.formats.delta.protocol.row_ids import FileRowIds, highest_row_id, ids_by_path, row_ids_of
+from penstock.formats.delta.protocol.row_ids import FileRowIds, collect_row_ids, get_row_ids, highest_row_id
 from penstock.kernel.format import Table
 from penstock.model.nessie import DeltaTable
 
@@ -32,23 +32,23 @@ def transfer_row_ids(
     """A net change of one line, ``comes``, as another one takes it, ``stays``.
 
     Files that both have, from before they parted or by an earlier merge, have the ids of the one that stays.
-    The others have none: they get them when they land. ``PrepareAgain`` as ``steps``.
+    The others have none: they get them when they land. ``PrepareAgain`` as ``read_steps``.
     """
     files: list[Add | Remove] = [*net.removes, *net.adds, *net.spared]
     if all(file.base_row_id is None for file in files):
         return net
-    parted = parted_at(line_of(stays), line_of(comes), table.read)
+    parted = find_parting_version(decode_branch_log(stays), decode_branch_log(comes), table.read)
 
     def is_own(file: Add | Remove) -> bool:
         """Whether a file came after the lines parted, with ids that count nowhere else."""
-        ids = row_ids_of(file)
+        ids = get_row_ids(file)
         return ids is None or (ids.is_provisional and ids.version > parted)
 
     if not any(map(is_own, files)):
         return net
-    landed = _ids_since(table, commits, stays, parted)
+    landed = _collect_row_ids_since(table, commits, stays, parted)
 
-    def transfer(file: FileActionT) -> FileActionT:
+    def transfer_file_ids(file: FileActionT) -> FileActionT:
         if not is_own(file):
             return file
         ids = landed.get(file.key.path)
@@ -60,9 +60,9 @@ def transfer_row_ids(
 
     return msgspec.structs.replace(
         net,
-        removes=tuple(map(transfer, net.removes)),
-        adds=tuple(map(transfer, net.adds)),
-        spared=tuple(map(transfer, net.spared)),
+        removes=tuple(map(transfer_file_ids, net.removes)),
+        adds=tuple(map(transfer_file_ids, net.adds)),
+        spared=tuple(map(transfer_file_ids, net.spared)),
     )
 
 
@@ -73,21 +73,23 @@ def find_first_mark(content: DeltaTable, since: Sequence[NetStep]) -> int | None
     These ids are final on whichever branch the table was created: no line is older. Those that files of a
     clone may have written down are below the mark as well.
     """
-    if line_of(content).fork >= 0 or not since:
+    if decode_branch_log(content).fork_version >= 0 or not since:
         return None
     domains = {action.domain: action for action in since[0].actions if isinstance(action, DomainMetadata)}
     return highest_row_id(domains)
 
 
-def _ids_since(table: Table, commits: Commits, stays: DeltaTable, parted: int) -> dict[str, FileRowIds]:
+def _collect_row_ids_since(
+    table: Table, commits: Commits, stays: DeltaTable, parted: int
+) -> dict[str, FileRowIds]:
     """The ids of all files that came to a line after a version, by decoded paths; of none, if its log does
     not reach back so far."""
     lost = ("delta lost row ids", stays.location, parted)
     if lost in table.notes:
         return {}
     try:
-        since = steps(table, commits, stays, parted, line_of(stays).latest)
+        since = read_steps(table, commits, stays, parted, decode_branch_log(stays).latest)
     except VersionNotFound:
         table.notes[lost] = True
         return {}
-    return ids_by_path(action for step in since for action in step.actions)
+    return collect_row_ids(action for step in since for action in step.actions)

@@ -14,8 +14,8 @@ from penstock.formats.delta.protocol.row_ids import (
     PROVISIONAL,
     FileRowIds,
     RowIdCounter,
+    get_row_ids,
     highest_row_id,
-    row_ids_of,
     write_row_ids,
 )
 from penstock.kernel.format import Table
@@ -43,10 +43,12 @@ def _highest_row_id(table: Table, commits: Commits, content: DeltaTable, line: B
     if line.highest_row_id is not None or line.latest < 0:
         return NO_ROW_ID if line.highest_row_id is None else line.highest_row_id
 
-    def read() -> int:
-        return highest_row_id(commits.snapshot(content, table.read, line.latest).domains)
+    def read_highest_row_id() -> int:
+        return highest_row_id(commits.read_snapshot(content, table.read, line.latest).domains)
 
-    return table.read_once(("delta row ids", content.location, BranchLogTip.of(line)), read)
+    return table.read_once(
+        ("delta row ids", content.location, BranchLogTip.from_line(line)), read_highest_row_id
+    )
 
 
 def number_lines(
@@ -61,8 +63,8 @@ def number_lines(
             continue
         ids = present.get(action.key.path)
         if ids is None and isinstance(action, Add):
-            ids = counter.take(action)
-        if ids is not None and ids != row_ids_of(action):
+            ids = counter.assign_row_ids(action)
+        if ids is not None and ids != get_row_ids(action):
             lines[at] = write_row_ids(lines[at], action, ids)
     data = b"".join(line + b"\n" for line in lines if line)
     return NumberedCommitLines(data + more + write_commit(counter.marks), counter.highest)

@@ -9,11 +9,11 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, decode_branch_log
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.log_files import OverlaidFiles, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
-from penstock.formats.delta.log.snapshot import LogSnapshot, replay
+from penstock.formats.delta.log.snapshot import LogSnapshot, replay_segment
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
@@ -32,12 +32,12 @@ class DeltaSnapshotCache:
         self._kept: OrderedDict[tuple[UUID | None, BranchLogTip], LogSnapshot] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
+    def get_snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
         """The newest version of a line, or an older one, which is not kept."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         if version is not None and version != line.latest:
             return self._load_snapshot(content, _cut_line(content, line, version, read), read)
-        key = (content.id, BranchLogTip.of(line))
+        key = (content.id, BranchLogTip.from_line(line))
         with self._lock:
             snapshot = self._kept.get(key)
             near = None if snapshot is not None else self._find_nearest(content.id, line, read)
@@ -52,7 +52,7 @@ class DeltaSnapshotCache:
         if near is None:
             return None
         try:
-            return near.followed_by(list(self._tail(content, near.version, read)))
+            return near.append_commits(list(self._tail(content, near.version, read)))
         except VersionNotFound:
             return None  # the log was cleaned up in between, behind a checkpoint
 
@@ -78,12 +78,12 @@ class DeltaSnapshotCache:
         commits = dict(islice(self._tail(content, line.published, read), count))
         names = list(commits)
         if line.published >= 0:
-            segment = find_segment(files, line.published).followed_by(names)
+            segment = find_segment(files, line.published).append_commits(names)
         else:
             segment = LogSegment(
                 table=files.url, version=line.latest, checkpoint=None, names=tuple(names), newest=names[-1]
             )
-        return replay(OverlaidFiles(files, commits), segment)
+        return replay_segment(OverlaidFiles(files, commits), segment)
 
 
 def _cut_line(content: DeltaTable, line: BranchLog, version: int, read: Read) -> BranchLog:
@@ -94,4 +94,4 @@ def _cut_line(content: DeltaTable, line: BranchLog, version: int, read: Read) ->
             table=content.location,
             version=version,
         )
-    return line.until(version, read)
+    return line.truncate_at_version(version, read)

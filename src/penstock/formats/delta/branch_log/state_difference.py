@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -48,7 +48,7 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
     adds: dict[FileKey, Add]
 
     @classmethod
-    def between(cls, before: LogSnapshot, after: LogSnapshot, now_ms: int) -> StateDifference:
+    def compare_snapshots(cls, before: LogSnapshot, after: LogSnapshot, now_ms: int) -> StateDifference:
         """What leads from one version to another, which may be an older one.
 
         The files of both are gone through; in memory are those that differ, and short hashes of the others.
@@ -62,7 +62,7 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
                 txn for name, txn in after.transactions.items() if before.transactions.get(name) != txn
             ),
             adds={add.key: add for add in _list_files_only_in(after, before)},
-            removes={add.key: removal(add, now_ms) for add in _list_files_only_in(before, after)},
+            removes={add.key: make_remove(add, now_ms) for add in _list_files_only_in(before, after)},
         )
 
     @property
@@ -72,14 +72,14 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
         come = dict.fromkeys(key.path for key in self.adds)
         return {**come, **{key.path: (key.vector,) for key in self.removes}}
 
-    def unknown(self, actions: Iterable[Action]) -> set[FileKey]:
+    def find_unknown_files(self, actions: Iterable[Action]) -> set[FileKey]:
         """The files of a further commit of which only the version wanted tells whether it has them."""
         files = [action for action in actions if isinstance(action, Add | Remove)]
         gone = {file.key for file in files if isinstance(file, Remove) and file.key not in self.removes}
         again = {file.key for file in files if isinstance(file, Add) and not file.data_change}
         return gone | (again - self.adds.keys())
 
-    def after(
+    def apply_commit(
         self, actions: Sequence[Action], wanted_adds: Mapping[FileKey, Add], now_ms: int
     ) -> StateDifference:
         """What is left to do once the table has had a further commit. ``wanted_adds`` are its unknown files
@@ -91,7 +91,7 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
                 and removes.pop(action.key, None) is None
                 and action.key in wanted_adds
             ):
-                adds[action.key] = changing_rows(wanted_adds[action.key])
+                adds[action.key] = set_data_change(wanted_adds[action.key])
             elif isinstance(action, DomainMetadata):
                 domains |= {action.domain} - {ROW_IDS}
         for action in actions:
@@ -100,16 +100,16 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
                 and adds.pop(action.key, None) is None
                 and action.key not in wanted_adds
             ):
-                removes[action.key] = removal(action, now_ms)
+                removes[action.key] = make_remove(action, now_ms)
         return msgspec.structs.replace(self, removes=removes, adds=adds, domains=frozenset(domains))
 
-    def net(self, protocol: Protocol, metadata: Metadata, *, with_batches: bool) -> NetChange:
+    def make_net_change(self, protocol: Protocol, metadata: Metadata, *, with_batches: bool) -> NetChange:
         """The change of a table that has this protocol and metadata now.
 
         It counts as having read the whole table. Features stay, also where the version wanted had none of
         them: other versions need them.
         """
-        wanted_protocol = union(protocol, self.protocol)
+        wanted_protocol = unite_protocols(protocol, self.protocol)
         return NetChange(
             state=(
                 *([wanted_protocol] if wanted_protocol != protocol else []),
@@ -127,12 +127,12 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
         return self.wanted_domains.get(name, gone)
 
 
-def changing_rows(action: FileActionT, is_so: bool = True) -> FileActionT:
+def set_data_change(action: FileActionT, is_so: bool = True) -> FileActionT:
     """An action that says that rows come or go with its file, or that none do."""
     return msgspec.structs.replace(action, data_change=is_so)
 
 
-def union(protocol: Protocol, other: Protocol) -> Protocol:
+def unite_protocols(protocol: Protocol, other: Protocol) -> Protocol:
     """The protocol of a table that has the features of both; the first one itself if it has them all."""
     reader = max(protocol.min_reader_version, other.min_reader_version)
     writer = max(protocol.min_writer_version, other.min_writer_version)
@@ -154,7 +154,7 @@ def union(protocol: Protocol, other: Protocol) -> Protocol:
 
 def _list_files_only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     digests = {key.digest for key in other.file_keys()}
-    return (add for add in snapshot.files() if add.key.digest not in digests)
+    return (add for add in snapshot.read_files() if add.key.digest not in digests)
 
 
 def _find_differing_domains(

@@ -21,15 +21,15 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.branch_log import BranchLogTip, CommitTerms, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, CommitTerms, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.file_transitions import paths_of
+from penstock.formats.delta.branch_log.file_transitions import collect_paths
 from penstock.formats.delta.branch_log.later_versions import HELD_IN, MERGE_INFO, REPEATED, REVERTED
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange
 from penstock.formats.delta.branch_log.next_versions import Extend, NextVersionBuilder
-from penstock.formats.delta.branch_log.prepared_table import in_force
+from penstock.formats.delta.branch_log.prepared_table import select_replacements_in_force
 from penstock.formats.delta.branch_log.ratification import read_declared
-from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.branch_log.replacements import Replacement, mark_as_parts
 from penstock.formats.delta.branch_log.reversal_checks import ReversalChecks
 from penstock.formats.delta.branch_log.reversed_change import ReversedChange
 from penstock.formats.delta.branch_log.reversed_files import ReversedFiles
@@ -37,9 +37,9 @@ from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
 from penstock.formats.delta.branch_log.undo_metadata import UndoneMetadata, undo_metadata
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, Metadata
-from penstock.formats.delta.protocol.commit_summary import some
+from penstock.formats.delta.protocol.commit_summary import list_first_names
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, find_last_action
 from penstock.kernel.format import AppliedChange, FormatRefused, LaterCommitLookup, Table
 from penstock.model.nessie import DeltaTable
 
@@ -47,7 +47,7 @@ HELD_IN_MAX: Final = 1000
 """Into how many other files rows may have been written that are brought again: the commit names them."""
 
 
-def undo(
+def undo_change(
     table: Table,
     commits: Commits,
     target: DeltaTable,
@@ -63,7 +63,7 @@ def undo(
     return _TableUndo(change, now_ms).apply_undo(extend)
 
 
-def redo(
+def redo_change(
     table: Table,
     commits: Commits,
     target: DeltaTable,
@@ -104,7 +104,7 @@ class _TableUndo:
             raise self._make_refusal(self._checks.problems)
         if not net.actions and not net.undone and not net.replacements:
             return AppliedChange(self._change.target)
-        line = line_of(self._change.target)
+        line = decode_branch_log(self._change.target)
         commit_info_fields = self._commit_info_fields(net)
         versions = NextVersionBuilder(
             self._change.table,
@@ -118,16 +118,16 @@ class _TableUndo:
         net = transfer_row_ids(
             self._change.table, self._change.commits, self._change.target, self._change.to_state, net
         )
-        return versions.all([net], self._change.prepared)
+        return versions.append_all([net], self._change.prepared)
 
     def _commit_info_fields(self, net: NetChange) -> Mapping[str, Any]:
         """Fields of the ``commitInfo`` of the undo."""
-        version = str(line_of(self._change.newest).latest)
+        version = str(decode_branch_log(self._change.newest).latest)
         if not self._change.is_redo:
             return {"operation": RESTORE, "operationParameters": {REVERTED: version}}
         parameters = {REPEATED: version}
         if held := self._change.later_versions.files_with_rows_of(
-            dict.fromkeys(paths_of(net.adds)), self._change.file_shifts
+            dict.fromkeys(collect_paths(net.adds)), self._change.file_shifts
         ):
             if len(held) > HELD_IN_MAX:
                 raise self._make_refusal([f"its rows were rewritten into {len(held)} other files since"])
@@ -136,21 +136,25 @@ class _TableUndo:
 
     @property
     def _missing_files_key(self) -> tuple[object, ...]:
-        return ("delta lost", self._change.target.location, BranchLogTip.of(line_of(self._change.target)))
+        return (
+            "delta lost",
+            self._change.target.location,
+            BranchLogTip.from_line(decode_branch_log(self._change.target)),
+        )
 
     def _make_net_change(self) -> NetChange:
         if self._missing_files_key in self._change.table.notes:
             raise VersionNotFound(self._change.table.notes[self._missing_files_key])
-        domains, problems = self._reversed_domains()
+        domains, problems = self._reverse_domains()
         stands = self._change.is_redo and not self._change.is_first and not self._change.was_undone()
         if stands and not domains:
             return NetChange()
         for problem in problems:
             self._checks.add_problem(problem)
         metadata = self._make_undone_metadata()
-        removes, adds = self._files.actions(metadata or self._change.present_definition.metadata)
+        removes, adds = self._files.compute_actions(metadata or self._change.present_definition.metadata)
         state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *domains)
-        paths = frozenset(paths_of(removes) | paths_of(adds))
+        paths = frozenset(collect_paths(removes) | collect_paths(adds))
         replacements, undone, replaces = self._find_reversed_replacements()
         return NetChange(
             state=state,
@@ -168,21 +172,25 @@ class _TableUndo:
     ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[PartitionFilter, ...] | None]:
         """The replacements that come into force again by this, those that go, and where all files go."""
         steps = self._change.own_steps
-        summed = in_sum([*in_force(steps).values()])
-        gone = in_sum(
+        summed = mark_as_parts([*select_replacements_in_force(steps).values()])
+        gone = mark_as_parts(
             [*{replacement.id: replacement for step in steps for replacement in step.undone}.values()]
         )
         if self._change.is_redo:  # it replaces what is there, and replaces what is there
             where = [step.terms.replaces for step in steps if step.terms.replaces is not None]
             parts = tuple(part for each in where for part in each)
             return summed, gone, None if not where else () if () in where else parts
-        known_ids = in_force([later.step for later in self._change.later_changes]) if summed or gone else {}
+        known_ids = (
+            select_replacements_in_force([later.step for later in self._change.later_changes])
+            if summed or gone
+            else {}
+        )
         return tuple(replacement for replacement in gone if replacement.id not in known_ids), summed, None
 
     def _make_undone_metadata(self) -> Metadata | None:
         """What the table's metadata becomes, if that is not what it is."""
         then, undone = (
-            read_declared(self._change.table, line_of(later).declared).metadata
+            read_declared(self._change.table, decode_branch_log(later).declared).metadata
             for later in (self._change.to_state, self._change.from_state)
         )
         if then == undone:
@@ -197,17 +205,20 @@ class _TableUndo:
         for name in undone_metadata.changed_since:
             changes = (
                 later_step
-                for later_step in self._change.later_versions.every
-                if last(later_step.step.actions, Metadata) is not None
+                for later_step in self._change.later_versions.all_versions
+                if find_last_action(later_step.step.actions, Metadata) is not None
             )
             later = next(changes, None)
-            self._checks.add_problem(f"{name} was changed since, by {self._change.describe(later)}")
+            self._checks.add_problem(f"{name} was changed since, by {self._change.describe_version(later)}")
         for what, files in undone_metadata.used.items():
             paths = set(files)
             later = next(
-                (add for add in self._change.later_versions.every if paths_of(add.adds) & paths), None
+                (add for add in self._change.later_versions.all_versions if collect_paths(add.adds) & paths),
+                None,
             )
-            self._checks.add_problem(f"{what}: {some(sorted(files))}, from {self._change.describe(later)}")
+            self._checks.add_problem(
+                f"{what}: {list_first_names(sorted(files))}, from {self._change.describe_version(later)}"
+            )
         return (
             undone_metadata.metadata
             if undone_metadata.metadata != self._change.present_definition.metadata
@@ -216,9 +227,9 @@ class _TableUndo:
 
     def _list_files_since(self) -> list[Add]:
         """The files of the table that came since the change, and not by it."""
-        adds = {add.key.path: add for later in self._change.later_versions.every for add in later.adds}
+        adds = {add.key.path: add for later in self._change.later_versions.all_versions for add in later.adds}
         others = {path: add for path, add in adds.items() if path not in self._change.file_shifts}
-        live = self._change.prepared.live(others.keys()) if others else {}
+        live = self._change.prepared.find_active_files(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
 
     def _list_rewritten_files(self) -> list[Add]:
@@ -226,13 +237,13 @@ class _TableUndo:
         if self._change.is_redo:
             return []
         rewritten: set[str] = set()
-        for later in self._change.later_versions.every:
-            added, removed = paths_of(later.adds), paths_of(later.removes)
+        for later in self._change.later_versions.all_versions:
+            added, removed = collect_paths(later.adds), collect_paths(later.removes)
             if removed - added and not later.is_undo:
                 rewritten |= added - removed
         return [file for file in self._list_files_since() if file.key.path in rewritten]
 
-    def _reversed_domains(self) -> tuple[list[DomainMetadata], list[str]]:
+    def _reverse_domains(self) -> tuple[list[DomainMetadata], list[str]]:
         """The domains that become what they were, and what stands against that: others changed them since.
 
         What they are now is what the states of the change and the later versions say. So nothing is looked up
@@ -248,33 +259,41 @@ class _TableUndo:
         if not names:
             return [], []
 
-        def read() -> list[dict[str, DomainMetadata]]:
+        def read_domains() -> list[dict[str, DomainMetadata]]:
             states = change.to_state, change.from_state
-            return [dict(change.commits.snapshot(state, change.table.read).domains) for state in states]
+            return [dict(change.commits.read_snapshot(state, change.table.read).domains) for state in states]
 
-        tips = BranchLogTip.of(line_of(change.to_state)), BranchLogTip.of(line_of(change.from_state))
-        then, reversed_state = change.table.read_once(("delta domains", change.target.location, *tips), read)
+        tips = (
+            BranchLogTip.from_line(decode_branch_log(change.to_state)),
+            BranchLogTip.from_line(decode_branch_log(change.from_state)),
+        )
+        then, reversed_state = change.table.read_once(
+            ("delta domains", change.target.location, *tips), read_domains
+        )
         now = dict(then if change.newest is change.to_state else reversed_state)
         changed_by = {}
-        for later in change.later_versions.every:  # one that only says a domain counts as an append
+        for later in change.later_versions.all_versions:  # one that only says a domain counts as an append
             for action in later.step.actions:
                 if isinstance(action, DomainMetadata) and action.domain in names:
                     now[action.domain], changed_by[action.domain] = action, later
         domains, problems = [], []
         for name in sorted(names):
             gone = DomainMetadata(domain=name, configuration="", removed=True)
-            before, after, current = (_value_of(state.get(name)) for state in (then, reversed_state, now))
+            before, after, current = (
+                _get_domain_value(state.get(name)) for state in (then, reversed_state, now)
+            )
             if current == after != before:
                 domains.append(then.get(name, gone))
             elif current != before:
                 problems.append(
-                    f"the domain '{name}' was changed since, by {change.describe(changed_by.get(name))}"
+                    f"the domain '{name}' was changed since, "
+                    f"by {change.describe_version(changed_by.get(name))}"
                 )
         return domains, problems
 
     def _make_refusal(self, problems: Sequence[str]) -> FormatRefused:
         before, then, now = (
-            f"version {line_of(content).latest}"
+            f"version {decode_branch_log(content).latest}"
             for content in (self._change.to_state, self._change.from_state, self._change.target)
         )
         shown = "; ".join(problems[:_SHOWN]) + (
@@ -289,7 +308,7 @@ class _TableUndo:
         )
 
 
-def _value_of(domain: DomainMetadata | None) -> str | None:
+def _get_domain_value(domain: DomainMetadata | None) -> str | None:
     return None if domain is None or domain.removed else domain.configuration
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
+from penstock.formats.delta.protocol.added_columns import can_hold_files, only_adds_columns
 from penstock.formats.delta.protocol.column_mapping import MAX_ID, stored_name
-from penstock.formats.delta.protocol.column_rules import keep_marks, without_marks
-from penstock.formats.delta.protocol.commit_summary import some
+from penstock.formats.delta.protocol.column_rules import keep_marks, remove_identity_marks
+from penstock.formats.delta.protocol.commit_summary import list_first_names
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
 _BINDS_FILES: Final = ("delta.constraints.", "delta.columnMapping.mode")
@@ -41,7 +41,7 @@ def undo_metadata(
     are those of the files since that have rows of others.
     """
     marked = now
-    before, after, now = map(without_marks, (before, after, now))
+    before, after, now = map(remove_identity_marks, (before, after, now))
     changed: list[str] = []
     used: dict[str, list[str]] = {}
     configuration = dict(now.configuration)
@@ -77,7 +77,7 @@ def undo_metadata(
         fields["schema_string"] = schema_string
         names = _find_lost_columns(schema_string, now.schema_string)
         if files := _list_files_with_columns(schema_string, now.schema_string, names, files_since):
-            shown_names = some([f"'{name}'" for name in names]) or "others"
+            shown_names = list_first_names([f"'{name}'" for name in names]) or "others"
             used[f"rows were added since that may use the columns {shown_names}"] = files
         for name, files in _find_columns_without_values(schema_string, now.schema_string, rewritten_since):
             used[f"rows were written anew since, without their values of '{name}'"] = files
@@ -94,7 +94,7 @@ def _undo_schema(before: str, after: str, now: str) -> str | None:
         return now
     if now == after:
         return before
-    if not only_adds(before, after):
+    if not only_adds_columns(before, after):
         return None
     old_schema, became, schema = parse_schema(before), parse_schema(after), parse_schema(now)
     fields = []
@@ -122,7 +122,7 @@ def _list_files_with_columns(
     schema = parse_schema(now)
     remaining_schema = StructType(tuple(field for field in schema.fields if field.name not in lost))
     stored = [stored_name(field) for field in schema.fields if field.name in lost]
-    if not can_hold(schema_string, write_schema(remaining_schema)):
+    if not can_hold_files(schema_string, write_schema(remaining_schema)):
         return _shorten_paths(files_since())
     return [file.key.path for file in files_since() if not all(_is_null(file, name) for name in stored)]
 
@@ -134,11 +134,13 @@ def _find_columns_without_values(
     present = {stored_name(field) for field in parse_schema(now).walk()}
     returning = [field for field in parse_schema(schema_string).walk() if stored_name(field) not in present]
     for field in returning:
-        if files := [file for file in rewritten_since() if not _was_written_with(file, stored_name(field))]:
+        if files := [
+            file for file in rewritten_since() if not _has_statistics_of_column(file, stored_name(field))
+        ]:
             yield field.name, _shorten_paths(files)
 
 
-def _was_written_with(file: Add, name: str) -> bool:
+def _has_statistics_of_column(file: Add, name: str) -> bool:
     """Whether a file's statistics tell of a column, at any depth."""
     try:
         waiting = [msgspec.json.decode(file.stats or "{}").get("nullCount")]

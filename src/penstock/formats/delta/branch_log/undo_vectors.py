@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from penstock.formats.delta.branch_log.file_transitions import File, FileTransition, key_of
+from penstock.formats.delta.branch_log.file_transitions import File, FileTransition, get_file_key
 from penstock.formats.delta.branch_log.later_versions import LaterVersion
 from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.rows.vectors import DeletedRows, ReadRange, rows_of
+from penstock.formats.delta.rows.vectors import DeletedRows, ReadRange, read_deleted_rows
 
 
 class VectorChange(NamedTuple):
@@ -27,13 +27,13 @@ class FileVectors(NamedTuple):
     read_range: ReadRange
     inside: Callable[[str], str]
 
-    def bits(self, state: File | None) -> int:
+    def read_deleted_rows(self, state: File | None) -> int:
         """The rows that are deleted in a state of the file. ``ValueError`` if they cannot be read."""
         vector = None if state is None else state.deletion_vector
-        return rows_of(self.file, vector, self.read_range, self.inside).bits
+        return read_deleted_rows(self.file, vector, self.read_range, self.inside).bits
 
-    def total(self) -> int:
-        return rows_of(self.file, None, self.read_range, self.inside).total
+    def count_rows(self) -> int:
+        return read_deleted_rows(self.file, None, self.read_range, self.inside).total
 
 
 def vector_changes(
@@ -44,13 +44,16 @@ def vector_changes(
     vector_changes: list[VectorChange] = []
     for (_, gone), (later, come) in pairwise(touches):  # of one version, or it came back later
         if isinstance(gone, Remove) and isinstance(come, Add):
-            is_landing = not vector_changes and (gone.key, come.key) == (key_of(landed[0]), key_of(landed[1]))
+            is_landing = not vector_changes and (gone.key, come.key) == (
+                get_file_key(landed[0]),
+                get_file_key(landed[1]),
+            )
             if not is_landing or later.is_undo:
                 vector_changes.append(VectorChange(gone, come, later))
     return vector_changes
 
 
-def rows_left(
+def find_rows_left_deleted(
     shift: FileTransition,
     current: Add,
     changes: Sequence[VectorChange],
@@ -63,19 +66,25 @@ def rows_left(
     Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
     ``stands`` and is done again, nothing counts unless it was undone since.
     """
-    bits_before, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
+    bits_before, became, now = (
+        vectors.read_deleted_rows(shift.before),
+        vectors.read_deleted_rows(shift.after),
+        vectors.read_deleted_rows(current),
+    )
     all_rows = became & ~bits_before, bits_before & ~became
     deleted, returned = (0, 0) if stands else all_rows
     before_each: dict[int, tuple[int, int]] = {}
     """Of each version, the rows that counted before it."""
     for gone, come, later in changes:
-        earlier, after = vectors.bits(gone), vectors.bits(come)
+        earlier, after = vectors.read_deleted_rows(gone), vectors.read_deleted_rows(come)
         came, went = earlier & ~after, after & ~earlier
         counted = deleted, returned
         deleted, returned = deleted & ~came, returned & ~went
         if later.is_undo:  # it may have undone what had undone the change
-            then = all_rows if later.undoes is None else before_each.get(later.undoes, all_rows)
+            then = (
+                all_rows if later.undone_version is None else before_each.get(later.undone_version, all_rows)
+            )
             deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
         before_each[later.step.version] = counted
     bits_left = (now & ~deleted) | returned
-    return None if bits_left == now else DeletedRows(bits_left, vectors.total())
+    return None if bits_left == now else DeletedRows(bits_left, vectors.count_rows())

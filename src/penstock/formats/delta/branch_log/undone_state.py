@@ -25,20 +25,24 @@ class UndoneState:
         self._later_versions = later_versions
         self._passed: list[_PassedVersion] = []
 
-    def begin(self) -> None:
+    def note_change(self) -> None:
         """The change itself comes here: it stands."""
         self.is_undone = self._is_undone_here = False
 
-    def skip(self, later: LaterVersion) -> None:
+    def note_earlier_version(self, later: LaterVersion) -> None:
         """Note a version from before the change."""
         self._passed.append(_PassedVersion(later, was_undone=False, is_undone=False))
 
-    def take(self, later: LaterVersion, *, brings_file: bool) -> None:
+    def note_later_version(self, later: LaterVersion, *, brings_file: bool) -> None:
         """Note what a version makes of the change; ``brings_file`` if it adds the file, or its rows."""
         if self._passed and not self._passed[-1].version.is_elsewhere:
             self._is_undone_here = self.is_undone
         was_undone = self._is_undone_here if later.is_sum and not later.is_elsewhere else self.is_undone
-        own, undoes, repeats = self._later_versions.own_versions_on(later), later.undoes, later.repeats
+        own, undoes, repeats = (
+            self._later_versions.own_versions_on(later),
+            later.undone_version,
+            later.redone_version,
+        )
         named = self._find_passed(repeats if undoes is None else undoes, later)
         if brings_file:
             self.is_undone = True

@@ -14,13 +14,18 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.branch_log.file_transitions import brought_keys
+from penstock.formats.delta.branch_log.file_transitions import list_brought_files
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.log.referenced_files import VECTOR_INLINE
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion, last
+from penstock.formats.delta.protocol.transaction import (
+    DeltaReads,
+    PartitionFilter,
+    PartitionRegion,
+    find_last_action,
+)
 
 
 class UnrepeatedCommits(NamedTuple):
@@ -77,9 +82,9 @@ def drop_repeated_files(
         if isinstance(action, Add) and removals.get(action.key, -1) > number
     }
     unrepeated = UnrepeatedCommits([], [])
-    changes = [{*map(_identify, _files(step))} for step in theirs()] if passing else []
+    changes = [{*map(_identify_file, _list_files(step))} for step in theirs()] if passing else []
     for step in steps:
-        files = {_identify(file): file for file in _files(step)}
+        files = {_identify_file(file): file for file in _list_files(step)}
         repeated: dict[_FileIdentity, Add | Remove] = {}
         for change in changes if step.terms.replaces is None else ():
             both = change & files.keys()
@@ -91,7 +96,7 @@ def drop_repeated_files(
             remaining = (
                 action
                 for action in step.actions
-                if not (isinstance(action, Add | Remove) and _identify(action) in repeated)
+                if not (isinstance(action, Add | Remove) and _identify_file(action) in repeated)
                 and (has_more or not isinstance(action, Cdc))
             )
             step = step._replace(actions=tuple(remaining))
@@ -101,22 +106,22 @@ def drop_repeated_files(
 
 def _is_undo(step: NetStep) -> bool:
     """Whether a commit undid others: what it undid is as if it had not come, and the other side keeps it."""
-    info = last(step.actions, CommitInfo)
+    info = find_last_action(step.actions, CommitInfo)
     return info is not None and info.operation == RESTORE
 
 
 _FileIdentity: TypeAlias = tuple[type[Add | Remove], FileKey]
 
 
-def _identify(file: Add | Remove) -> _FileIdentity:
+def _identify_file(file: Add | Remove) -> _FileIdentity:
     return type(file), file.key
 
 
-def _files(step: NetStep) -> list[Add | Remove]:
+def _list_files(step: NetStep) -> list[Add | Remove]:
     return [action for action in step.actions if isinstance(action, Add | Remove)]
 
 
-def files_of_known(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
+def find_files_of_known_replacements(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
     """The files that came with replacements which both sides have, and not once more by another commit."""
     return frozenset(_file_keys(unrepeated.known, Add) - _file_keys(unrepeated.steps, Add))
 
@@ -149,7 +154,7 @@ class _RepeatedStep:
         if step.terms.replaces is None:
             return step
         if not step.replacements:
-            return _with_whole_read_set(step)
+            return _widen_read_set(step)
         # The other side has had a later one: of what that took, nothing is left for an earlier one to take.
         to_do = [
             replacement
@@ -157,14 +162,14 @@ class _RepeatedStep:
             if not any(map(replacement.is_in, self._known_after[replacement.id]))
         ]
         if len(to_do) == len(step.replacements):
-            return _with_whole_read_set(step) if self._is_mixed(to_do) else step
-        remaining_step = self._with_replacements(to_do, own)
+            return _widen_read_set(step) if self._is_mixed(to_do) else step
+        remaining_step = self._select_replacements(to_do, own)
         if self.is_known:
             files = (action for action in remaining_step.actions if isinstance(action, Remove | CommitInfo))
             return remaining_step._replace(actions=tuple(files))
         # Files that are not there may hold rows which are, and were rewritten, or else new ones.
         is_unclear = len(self._new) < len(step.replacements) and not _file_keys([step], Add) <= added
-        return _with_whole_read_set(remaining_step) if is_unclear or self._is_mixed(to_do) else remaining_step
+        return _widen_read_set(remaining_step) if is_unclear or self._is_mixed(to_do) else remaining_step
 
     def _is_mixed(self, to_do: Sequence[Replacement]) -> bool:
         """Whether one that is to be done would take what came after a later one that is known."""
@@ -174,7 +179,7 @@ class _RepeatedStep:
             for other in self._known_after[replacement.id]
         )
 
-    def _with_replacements(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
+    def _select_replacements(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
         """The commit with some of its replacements, and without the removes that the others found."""
         step = self._step
         region = PartitionRegion(self._schema_string, step.terms.replaces or (PartitionFilter(),))
@@ -187,13 +192,13 @@ class _RepeatedStep:
             for action in step.actions
             if not isinstance(action, Remove)
             or action.key in own
-            or not region.holds(action.partition_values or {})
+            or not region.may_hold_file(action.partition_values or {})
         )
         terms = msgspec.structs.replace(step.terms, replaces=replaces)
         return step._replace(actions=actions, terms=terms, replacements=tuple(self._new))
 
 
-def _with_whole_read_set(step: NetStep) -> NetStep:
+def _widen_read_set(step: NetStep) -> NetStep:
     terms = msgspec.structs.replace(step.terms, reads=DeltaReads(whole_table=True))
     return step._replace(terms=terms, has_known_terms=False)
 
@@ -224,8 +229,8 @@ def select_unmerged(
     ``live_before`` is asked which of some files were there before the winners, where one may have added
     again what was there.
     """
-    passed = _MergedEffects.of(known)
-    unmerged = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
+    passed = _MergedEffects.from_steps(known)
+    unmerged = [step._replace(actions=tuple(passed.find_unknown_actions(step.actions))) for step in winners]
     adds, removes = {action.key for action in net.adds}, {action.key for action in net.removes}
     files_there = _file_keys([*winners, *known], Add)
     shared: set[FileKey] = set()
@@ -233,13 +238,13 @@ def select_unmerged(
         files = [action for action in step.actions if isinstance(action, Add | Remove)]
         both = [file for file in files if isinstance(file, Add) and file.key in adds]
         same = {file.key for file in both}
-        if all(map(has_inline_vector, both)) and not wrote_only(brought, same, files_there):
+        if all(map(has_inline_vector, both)) and not wrote_only_files(brought, same, files_there):
             same = set()
         # New files have names that nobody else gives: whoever adds the same ones repeats the same change.
         if same and all(file.key in (adds if isinstance(file, Add) else removes) for file in files):
             same |= {file.key for file in files}
         shared |= same
-        unmerged[number] = step._replace(actions=tuple(_without_files(step.actions, same)))
+        unmerged[number] = step._replace(actions=tuple(_drop_file_actions(step.actions, same)))
     return UnmergedCommits(_drop_short_lived_files(unmerged, live_before), frozenset(shared))
 
 
@@ -248,10 +253,12 @@ def has_inline_vector(file: Add) -> bool:
     return file.deletion_vector is not None and file.deletion_vector.storage_type == VECTOR_INLINE
 
 
-def wrote_only(steps: Iterable[NetStep], vectors: Collection[FileKey], files: Collection[FileKey]) -> bool:
+def wrote_only_files(
+    steps: Iterable[NetStep], vectors: Collection[FileKey], files: Collection[FileKey]
+) -> bool:
     """Whether the commits that gave files these vectors wrote none but certain ``files``: what they deleted
     by the vectors is in no other one."""
-    keys_by_step = ({*brought_keys(step)} for step in steps)
+    keys_by_step = ({*list_brought_files(step)} for step in steps)
     return all(keys <= {*vectors, *files} for keys in keys_by_step if not keys.isdisjoint(vectors))
 
 
@@ -263,7 +270,7 @@ class _MergedEffects(NamedTuple):
     state: list[Action]
 
     @classmethod
-    def of(cls, steps: Iterable[NetStep]) -> _MergedEffects:
+    def from_steps(cls, steps: Iterable[NetStep]) -> _MergedEffects:
         actions = [action for step in steps for action in step.actions]
         return cls(
             {action.key for action in actions if isinstance(action, Add)},
@@ -271,7 +278,7 @@ class _MergedEffects(NamedTuple):
             [action for action in actions if not isinstance(action, Add | Remove | CommitInfo)],
         )
 
-    def unknown(self, actions: Iterable[Action]) -> Iterator[Action]:
+    def find_unknown_actions(self, actions: Iterable[Action]) -> Iterator[Action]:
         for action in actions:
             match action:
                 case Add():
@@ -334,5 +341,5 @@ def _find_files_present_before(steps: Sequence[NetStep], live_before: Lookup) ->
     return {key for key in unclear if key in live.items()}
 
 
-def _without_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
+def _drop_file_actions(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
     return (action for action in actions if not isinstance(action, Add | Remove) or action.key not in keys)

@@ -254,10 +254,10 @@ def delta_compact_log(call: CommandContext, key: str, first: int | None, last: i
 
 
 def _show_written_file(call: CommandContext, written: WrittenFile, nothing: str) -> None:
-    def text(_: Screen) -> Iterator[str]:
+    def render_text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 
-    call.print_answer(lambda: written, text)
+    call.print_answer(lambda: written, render_text)
 
 
 @delta.command("repair", prints=TableCommitResult | None, examples="$ penstock delta repair web.orders")
@@ -275,7 +275,7 @@ def delta_repair(call: CommandContext, key: str, branch: str | None, message: st
     """
     repaired = call.open_lake().delta.repair(key, branch=branch, message=message, author=call.commit_author)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         name = screen.style(escape_controls(key), "strong")
         if repaired is None:
             yield f"{name} needs no repair"
@@ -283,7 +283,7 @@ def delta_repair(call: CommandContext, key: str, branch: str | None, message: st
             commit = screen.style(shorten_id(repaired.commit.id), "id")
             yield f"repaired {name} with version {repaired.version} (commit {commit})"
 
-    call.print_answer(lambda: repaired, text)
+    call.print_answer(lambda: repaired, render_text)
 
 
 @delta.command("clean-log", prints=CleanedLog, examples="$ penstock delta clean-log web.orders --dry-run")
@@ -298,13 +298,13 @@ def delta_clean_log(call: CommandContext, key: str, dry_run: bool) -> None:
     """
     cleaned = call.open_lake().delta.clean_log(key, dry_run=dry_run)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         word = "would remove" if dry_run else "removed"
         table = screen.style(escape_controls(key), "strong")
         yield f"{word} {format_count(len(cleaned.names), 'file')} of {table}"
         yield from (f"  {escape_controls(name)}" for name in cleaned.names)
 
-    call.print_answer(lambda: cleaned, text)
+    call.print_answer(lambda: cleaned, render_text)
 
 
 delta.add_command(delta_alter)

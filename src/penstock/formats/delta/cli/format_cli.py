@@ -11,10 +11,10 @@ from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
 from penstock.cli.rendering.screen import escape_controls
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log
 from penstock.formats.delta.cli.demo import show_rows_demo
 from penstock.formats.delta.lake.calls import GetTableStatus
-from penstock.formats.delta.lake.snapshot import commits_of
+from penstock.formats.delta.lake.snapshot import list_commit_files
 from penstock.formats.delta.protocol.actions import Action, parse_commit
 from penstock.formats.delta.protocol.commit_summary import FileCounts, describe_commit
 from penstock.lake.lake import Lake
@@ -34,7 +34,7 @@ class DeltaCli(FormatCli):
     """A Delta table is told by its latest version; what was done to it, by its log."""
 
     def describe_fields(self, content: DeltaTable) -> list[tuple[str, str]]:
-        line = line_of(content)
+        line = decode_branch_log(content)
         return [
             ("id", str(content.id)),
             ("location", escape_controls(content.location)),
@@ -54,7 +54,7 @@ class DeltaCli(FormatCli):
 
     def describe_merge(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
         commits = _read_commits(table, before, after)
-        return str(FileCounts.of(commits)) if commits else ""
+        return str(FileCounts.from_commits(commits)) if commits else ""
 
     def doctor_checks(self, lake: Lake) -> list[DoctorCheck]:
         if not _has_tables(lake):
@@ -72,7 +72,7 @@ def _read_commits(table: Table, before: AnyContent | None, after: DeltaTable) ->
     if last < first:
         return []
     log = table.get_commits(first, last)
-    files = list(commits_of(log, table.lake.places.open_place(log.location), range(first, last + 1)))
+    files = list(list_commit_files(log, table.lake.places.open_place(log.location), range(first, last + 1)))
     if any(file.data is None for file in files):
         return []
     return [[line.action for line in parse_commit(file.data or b"")] for file in files]
@@ -84,17 +84,17 @@ def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, in
     None where the later one does not go on from the earlier one, as after a merge that put a branch on top of
     another line.
     """
-    line = line_of(after)
+    line = decode_branch_log(after)
     if not isinstance(before, DeltaTable) or not before.is_managed or before.id != after.id:
         return 0, line.latest
-    old_line = line_of(before)
+    old_line = decode_branch_log(before)
     return (old_line.latest + 1, line.latest) if _has_latest_of(old_line, line) else (0, -1)
 
 
 def _has_latest_of(earlier_line: BranchLog, line: BranchLog) -> bool:
     """Whether a line has another's latest version, as far as its newest entries tell."""
     if earlier_line.tail is None:
-        return earlier_line.latest <= line.fork
+        return earlier_line.latest <= line.fork_version
     back = line.latest - earlier_line.latest
     return 0 <= back < len(line.entries) and line.entries[-1 - back].uuid == earlier_line.entries[-1].uuid
 

@@ -248,7 +248,7 @@ def delta_release(
 
 
 def show_handed_table(call: CommandContext, created: OwnershipResult, operation: str) -> None:
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         name, place = (
             screen.style(escape_controls(str(created.key)), "strong"),
             escape_controls(created.location),
@@ -260,7 +260,7 @@ def show_handed_table(call: CommandContext, created: OwnershipResult, operation:
             yield f"{operation} {name} with version {created.version} (commit {commit})"
         yield f"  {place}"
 
-    call.print_answer(lambda: created, text)
+    call.print_answer(lambda: created, render_text)
 
 
 def _show_handed_tables(

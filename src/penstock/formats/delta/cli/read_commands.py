@@ -69,7 +69,7 @@ def delta_log(call: CommandContext, table: str, ref: str | None, limit: int) -> 
     """
     versions = _read_table(call, table, ref).history(limit)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [
                 StyledText(f"v{past.version}", "strong"),
@@ -84,7 +84,7 @@ def delta_log(call: CommandContext, table: str, ref: str | None, limit: int) -> 
         ]
         yield from align_columns(screen, rows, flexible=1)
 
-    call.print_answer(lambda: ListPage.from_items(versions), text)
+    call.print_answer(lambda: ListPage.from_items(versions), render_text)
 
 
 @declare_command(

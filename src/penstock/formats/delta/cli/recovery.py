@@ -70,10 +70,10 @@ def delta_recover(
 
 def _describe_lost_lake(path: str) -> str:
     """How to say which lake was lost, with the id that the table names, if it can be read from here."""
-    from penstock.formats.delta.lake.table_opener import absolute, owner_at
+    from penstock.formats.delta.lake.table_opener import make_absolute_location, owner_at
 
     try:
-        owner = owner_at(absolute(path))
+        owner = owner_at(make_absolute_location(path))
     except PenstockError:
         return "--lost ID, or --any for any lake"
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"

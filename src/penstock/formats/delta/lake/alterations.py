@@ -16,22 +16,22 @@ from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
-from penstock.formats.delta.lake.table import done_before, table_commit
+from penstock.formats.delta.lake.table import find_earlier_result, table_commit
 from penstock.formats.delta.protocol import column_changes, property_changes
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, Protocol
 from penstock.formats.delta.protocol.clustering import (
     CLUSTERING,
-    cluster_by,
     find_columns,
-    lacking_statistics,
+    find_columns_without_statistics,
+    make_clustering_domain,
 )
-from penstock.formats.delta.protocol.column_mapping import mapping_changes, stored_name
+from penstock.formats.delta.protocol.column_mapping import find_forbidden_mapping_changes, stored_name
 from penstock.formats.delta.protocol.column_rules import Constraint
 from penstock.formats.delta.protocol.features import (
+    add_required_features,
     complete_protocol,
-    unwritable,
+    find_unwritable_features,
     with_features,
-    with_required,
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
@@ -99,14 +99,16 @@ class TableAlterations:
         texts = {name: _write_property(value) for name, value in properties.items()}
         features = property_changes.asked_features(texts)
 
-        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = property_changes.set_properties(metadata, texts)
             if allows_vectors(changed) or not allows_vectors(metadata):
                 return AlteredTable(metadata=changed, features=features)
             _check_no_vectors(snapshot())
             return AlteredTable(metadata=changed, features=features, reads=_WHOLE)
 
-        return self._alter_table(key, change, "SET TBLPROPERTIES", {"properties": _encode_json(texts)}, said)
+        return self._alter_table(
+            key, alter_metadata, "SET TBLPROPERTIES", {"properties": _encode_json(texts)}, said
+        )
 
     def unset_properties(
         self, key: str | Key, names: Iterable[str], *, if_exists: bool = False, **said: Unpack[AlterOptions]
@@ -114,23 +116,23 @@ class TableAlterations:
         """Remove properties of a table. Features that they turned on stay listed."""
         property_names = (names,) if isinstance(names, str) else tuple(names)
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, _: Any) -> AlteredTable:
             changed = property_changes.unset_properties(metadata, property_names, if_exists=if_exists)
             return AlteredTable(metadata=changed)
 
         parameters = {"properties": _encode_json(property_names), "ifExists": _encode_json(if_exists)}
-        return self._alter_table(key, change, "UNSET TBLPROPERTIES", parameters, said)
+        return self._alter_table(key, alter_metadata, "UNSET TBLPROPERTIES", parameters, said)
 
     def set_description(
         self, key: str | Key, description: str | None, **said: Unpack[AlterOptions]
     ) -> TableCommitResult:
         """Say what a table is for; nothing removes what was said."""
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=msgspec.structs.replace(metadata, description=description or None))
 
         parameters = {"properties": _encode_json({"comment": description or ""})}
-        return self._alter_table(key, change, "SET TBLPROPERTIES", parameters, said)
+        return self._alter_table(key, alter_metadata, "SET TBLPROPERTIES", parameters, said)
 
     # -- constraints ---------------------------------------------------------------------------------------
 
@@ -144,24 +146,26 @@ class TableAlterations:
         """
         constraint = Constraint(name, expression)
 
-        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = property_changes.add_constraint(metadata, constraint)
             _load_checks().check_constraint(metadata, constraint, lambda names: snapshot().to_batches(names))
             return AlteredTable(metadata=changed, reads=_WHOLE)
 
-        return self._alter_table(key, change, "ADD CONSTRAINT", {"name": name, "expr": expression}, said)
+        return self._alter_table(
+            key, alter_metadata, "ADD CONSTRAINT", {"name": name, "expr": expression}, said
+        )
 
     def drop_constraint(
         self, key: str | Key, name: str, *, if_exists: bool = False, **said: Unpack[AlterOptions]
     ) -> TableCommitResult:
         """Drop a CHECK constraint."""
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(
                 metadata=property_changes.drop_constraint(metadata, name, if_exists=if_exists)
             )
 
-        return self._alter_table(key, change, "DROP CONSTRAINT", {"name": name}, said)
+        return self._alter_table(key, alter_metadata, "DROP CONSTRAINT", {"name": name}, said)
 
     # -- columns -------------------------------------------------------------------------------------------
 
@@ -173,11 +177,11 @@ class TableAlterations:
         """
         columns = parse_schema(write_schema_text(schema))
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=column_changes.add_columns(metadata, columns))
 
         added = [{"column": msgspec.to_builtins(field)} for field in columns.fields]
-        return self._alter_table(key, change, "ADD COLUMNS", {"columns": _encode_json(added)}, said)
+        return self._alter_table(key, alter_metadata, "ADD COLUMNS", {"columns": _encode_json(added)}, said)
 
     def rename_column(
         self, key: str | Key, column: ColumnPath, name: str, **said: Unpack[AlterOptions]
@@ -189,11 +193,11 @@ class TableAlterations:
         """
         path = _parse_column_path(column)
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=column_changes.rename_column(metadata, path, name))
 
         parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join((*path[:-1], name))}
-        return self._alter_table(key, change, "RENAME COLUMN", parameters, said)
+        return self._alter_table(key, alter_metadata, "RENAME COLUMN", parameters, said)
 
     def drop_column(
         self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
@@ -205,12 +209,12 @@ class TableAlterations:
         """
         path = _parse_column_path(column)
 
-        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             clustering = snapshot().clustering
             return AlteredTable(metadata=column_changes.drop_column(metadata, path, clustering))
 
         return self._alter_table(
-            key, change, "DROP COLUMNS", {"columns": _encode_json([".".join(path)])}, said
+            key, alter_metadata, "DROP COLUMNS", {"columns": _encode_json([".".join(path)])}, said
         )
 
     def comment_column(
@@ -237,12 +241,12 @@ class TableAlterations:
         ``InvalidRequest`` if its value cannot be one of the column's. Rows that are there do not change.
         """
 
-        def change(metadata: Metadata, path: Sequence[str]) -> Metadata:
+        def alter_metadata(metadata: Metadata, path: Sequence[str]) -> Metadata:
             changed = column_changes.set_default(metadata, path, expression)
             _load_checks().check_default(column_changes.find_column(metadata, path), expression)
             return changed
 
-        return self._change_column(key, column, change, said)
+        return self._change_column(key, column, alter_metadata, said)
 
     def drop_default(
         self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
@@ -258,7 +262,7 @@ class TableAlterations:
         """Have a column take no nulls. ``InvalidRequest`` shows a row that has one, if there is any."""
         path = _parse_column_path(column)
 
-        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = column_changes.set_nullable(metadata, path, nullable=False)
             name = column_changes.find_column(metadata, path).name
             quoted = name.replace("`", "``")
@@ -271,7 +275,7 @@ class TableAlterations:
                     )
             return AlteredTable(metadata=changed, reads=_WHOLE)
 
-        return self._alter_table(key, change, "CHANGE COLUMN", {"column": ".".join(path)}, said)
+        return self._alter_table(key, alter_metadata, "CHANGE COLUMN", {"column": ".".join(path)}, said)
 
     def drop_not_null(
         self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
@@ -295,7 +299,7 @@ class TableAlterations:
         and unless the table's property ``delta.enableTypeWidening`` is ``true``.
         """
 
-        def change(metadata: Metadata, path: Sequence[str]) -> Metadata:
+        def alter_metadata(metadata: Metadata, path: Sequence[str]) -> Metadata:
             if not is_on(metadata.configuration, WIDENING):
                 raise InvalidRequest(
                     f"to widen the type of a column, set the property '{WIDENING}' of the table to 'true' "
@@ -304,7 +308,7 @@ class TableAlterations:
                 )
             return column_changes.widen_column(metadata, path, type)
 
-        return self._change_column(key, column, change, said)
+        return self._change_column(key, column, alter_metadata, said)
 
     def cluster_by(
         self, key: str | Key, columns: str | Sequence[str], **said: Unpack[AlterOptions]
@@ -316,13 +320,13 @@ class TableAlterations:
         """
         names = (columns,) if isinstance(columns, str) else tuple(columns)
 
-        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
+        def alter_metadata(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             if metadata.partition_columns and names:
                 raise InvalidRequest("the table is partitioned, so it cannot be clustered")
             fields = find_columns(parse_schema(metadata.schema_string), names)
             paths = [tuple(map(stored_name, field)) for field in fields]
             for file in snapshot().files():
-                for path in lacking_statistics(file, paths):
+                for path in find_columns_without_statistics(file, paths):
                     name = names[paths.index(path)]
                     raise InvalidRequest(
                         f"the table cannot be clustered by '{name}': its file {file.path} has no "
@@ -332,9 +336,13 @@ class TableAlterations:
                         column=name,
                     )
             features = frozenset({CLUSTERING, "domainMetadata"})
-            return AlteredTable(metadata=metadata, features=features, actions=(cluster_by(paths),))
+            return AlteredTable(
+                metadata=metadata, features=features, actions=(make_clustering_domain(paths),)
+            )
 
-        return self._alter_table(key, change, "CLUSTER BY", {"newClusteringColumns": ",".join(names)}, said)
+        return self._alter_table(
+            key, alter_metadata, "CLUSTER BY", {"newClusteringColumns": ",".join(names)}, said
+        )
 
     # -- any of them ---------------------------------------------------------------------------------------
 
@@ -365,7 +373,7 @@ class TableAlterations:
         table = self._lake.table(key, options.get("branch"))
         branch = table.require_branch()
         key_given = options.get("idempotency_key")
-        if (before := done_before(self._lake, [table.key], branch, key_given)) is not None:
+        if (before := find_earlier_result(self._lake, [table.key], branch, key_given)) is not None:
             return before
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         protocol, metadata = now.parse_declared()
@@ -373,7 +381,7 @@ class TableAlterations:
         numbered = reserve_column_ids(self._lake, table.key, branch, metadata, altered.metadata)
         altered = msgspec.structs.replace(altered, metadata=numbered)
         needed = complete_protocol(protocol, altered.metadata)
-        needed = with_features(needed, with_required(altered.features))
+        needed = with_features(needed, add_required_features(altered.features))
         _check_altered(table, metadata, needed, altered.metadata)
         state: list[Action] = [] if needed == protocol else [needed]
         if altered.metadata != metadata or not (state or altered.actions):
@@ -406,10 +414,10 @@ def _check_altered(table: Table, before: Metadata, protocol: Protocol, after: Me
             f"the property '{name}' of '{table.key}' can only change with the owner of the table",
             property=name,
         )
-    faults = [*metadata_faults(after, before), *mapping_changes(before, after)]
+    faults = [*metadata_faults(after, before), *find_forbidden_mapping_changes(before, after)]
     if faults:
         raise InvalidRequest(f"'{table.key}' cannot be changed in this way: {'; '.join(faults)}")
-    for refusal in unwritable(protocol, after):
+    for refusal in find_unwritable_features(protocol, after):
         raise UnsupportedFeature(
             f"'{table.key}' cannot be changed in this way: {refusal}", feature=refusal.feature
         )

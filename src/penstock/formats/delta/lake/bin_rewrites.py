@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from penstock.formats.delta.lake.file_upkeep import FileBin, FileLayout, RewriteEngine
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.lake.written_files import names_of
-from penstock.formats.delta.log.scan import batches_of
+from penstock.formats.delta.lake.written_files import list_added_names
+from penstock.formats.delta.log.scan import read_rows_of_files
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.file_writer import DataFileWriter
 from penstock.formats.rows.arrow_types import pa, pc
@@ -26,7 +26,7 @@ def rewrite_bins(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> 
             for file in _write_bin(job, each, layout):
                 added.append(file)  # noqa: PERF402 - so that those before a failure are known
     except BaseException:
-        remove_files(job.place, names_of(added))
+        remove_files(job.place, list_added_names(added))
         raise
     return added
 
@@ -34,7 +34,7 @@ def rewrite_bins(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> 
 def _write_bin(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add]:
     """Write the rows of files anew: as one file, or sorted and cut into files of the target size."""
     row_ids = job.final_row_ids(each.files)
-    rows = batches_of(job.snapshot.log_snapshot, job.place, each.files, final_row_ids=row_ids)
+    rows = read_rows_of_files(job.snapshot.log_snapshot, job.place, each.files, final_row_ids=row_ids)
     for batches in _sort_along_curve(rows, layout, layout.count_files(each)) if layout.sorted_by else [rows]:
         # What was packed to the target size may come out a little larger, and is still one file.
         output = DataFileWriter(
@@ -47,8 +47,8 @@ def _write_bin(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add
         )
         with output:
             for batch in batches:
-                output.write(batch, are_checked=True)
-            written = output.finish()
+                output.write_rows(batch, are_checked=True)
+            written = output.finish_files()
         for action in written:
             assert isinstance(action, Add)
             yield action

@@ -49,49 +49,49 @@ class CloneNeeds:
     def neighbours(self) -> NeighbourTables:
         return self._kept.neighbours
 
-    def unseen(self) -> Iterator[DeltaTable]:
-        """As ``RetainedDeltaTables.unseen``."""
+    def walk_unseen_tables(self) -> Iterator[DeltaTable]:
+        """As ``RetainedDeltaTables.walk_unseen_tables``."""
         if not self._has_clones and has_clones(self._kernel):
             self._has_clones = True
             self._kept = RetainedDeltaTables(self._kernel, self._parts.owner.tables, self._progress)
         clone_count = len(self._clones)
         yield from self._walk_history()
         if not self._has_clones and has_clones(self._kernel):  # the first one came meanwhile
-            yield from self.unseen()
+            yield from self.walk_unseen_tables()
         elif len(self._clones) > clone_count:
             yield from self._walk_history()
         for clone in self._clones.values():
-            clone.settle()
+            clone.read_deferred_commits()
 
     @property
     def sources(self) -> list[str]:
         """The locations of all tables whose files a clone has."""
         return sorted(self._borrowers)
 
-    def clones_of(self, location: str) -> list[RetainedFiles]:
+    def find_clones(self, location: str) -> list[RetainedFiles]:
         """The clones that have had files of the table at a location."""
         return [
             self._clones[clone] for clone in sorted(self._borrowers.get(normalise_location(location), ()))
         ]
 
-    def names(self, location: str, name: str) -> bool:
-        """Whether a clone needs a file of the table at a location. ``check`` says whether that is known."""
-        return any(name in clone.named for clone in self.clones_of(location))
+    def is_needed_file(self, location: str, name: str) -> bool:
+        """Whether a clone needs a file of the table at a location; ``check_clones`` says if that is known."""
+        return any(name in clone.named for clone in self.find_clones(location))
 
-    def check(self, location: str) -> None:
+    def check_clones(self, location: str) -> None:
         """Raise what stands against knowing all files that clones need at a location, if anything."""
-        for clone in self.clones_of(location):
-            clone.check()
+        for clone in self.find_clones(location):
+            clone.check_completeness()
 
     def _walk_history(self) -> Iterator[DeltaTable]:
-        for content in self._kept.unseen():
+        for content in self._kept.walk_unseen_tables():
             if self._has_clones:
                 self._add_content(content)
             yield content
 
     def _add_content(self, content: DeltaTable) -> None:
         where = normalise_location(content.location)
-        sources = self._finder.find(content)
+        sources = self._finder.find_sources(content)
         if where not in self._clones:
             if not sources:
                 return
@@ -100,14 +100,14 @@ class CloneNeeds:
             )
         for source in sources:
             self._borrowers.setdefault(source, set()).add(where)
-        self._clones[where].take(content)
+        self._clones[where].add_content(content)
 
     def _find_key(self, content: DeltaTable) -> Key:
         """The key of a table on the default branch, or what else it can be called."""
         tables = self._parts.owner.tables
         try:
-            head = tables.head()
-            key = None if head == NO_COMMIT else tables.where_is(head, content.id)
+            head = tables.find_head()
+            key = None if head == NO_COMMIT else tables.find_key(head, content.id)
         except PenstockError:
             key = None
         return Key(str(content.id)) if key is None else key
@@ -120,12 +120,12 @@ def clone_holders(
     if not has_clones(kernel):
         return
     needs = CloneNeeds(kernel, parts)
-    for _ in needs.unseen():
+    for _ in needs.walk_unseen_tables():
         pass
-    clones = needs.clones_of(content.location)
+    clones = needs.find_clones(content.location)
     going = list_going() if clones else ()
     for clone in clones:
-        clone.check()
+        clone.check_completeness()
         if any(name in clone.named for name in going):
             way = (
                 f"it has files with these rows; delete the rows there too and erase it (penstock erase "

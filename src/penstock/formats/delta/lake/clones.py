@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.errors import TableStateRefused
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, write_commit
-from penstock.formats.delta.protocol.clones import clone_sources, whole_address
+from penstock.formats.delta.protocol.clones import clone_sources, make_absolute_address
 from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import supported_features
@@ -29,12 +29,12 @@ from penstock.formats.delta.protocol.row_ids import (
     PROVISIONAL,
     VERSION_COLUMN,
     count_rows,
+    get_row_ids,
     highest_row_id,
-    row_ids_of,
     without_row_ids,
 )
-from penstock.formats.delta.rows.file_addresses import name_inside, table_place
-from penstock.formats.delta.rows.vectors import vector_file
+from penstock.formats.delta.rows.file_addresses import name_inside, open_table_place
+from penstock.formats.delta.rows.vectors import get_vector_file_name
 from penstock.formats.plugin import list_missing
 from penstock.kernel.format import FormatRefused
 from penstock.kernel.table_horizons import read_all_horizons
@@ -56,7 +56,7 @@ def require_cloneable(parts: DeltaServices, key: Key, content: DeltaTable) -> No
     ``TableStateRefused`` for one that is on its way in or out."""
     parts.publisher.check_owned(content)
     try:
-        check_phase(line_of(content))
+        check_phase(decode_branch_log(content))
     except FormatRefused as refused:
         raise TableStateRefused(f"'{key}' {refused}", key=str(key)) from None
 
@@ -68,10 +68,10 @@ def require_readable(parts: DeltaServices, made: HandoverResult, head: ObjectId)
     Whoever made it may have died before the last look at its source, so that nobody has dropped it.
     """
     tables = parts.owner.tables
-    content = tables.content(head, made.key)
+    content = tables.find_content(head, made.key)
     if not isinstance(content, DeltaTable) or not content.state or content.id != made.id:
         return
-    snapshot = parts.commits.snapshot(content, tables.read)
+    snapshot = parts.commits.read_snapshot(content, tables.read_object)
     sources = {*map(normalise_location, clone_sources(snapshot.metadata.configuration))}
     for horizon in read_all_horizons(tables.kernel.store) if sources else ():
         source = tables.find_last(horizon.table) if horizon.ended_us is None else None
@@ -92,9 +92,9 @@ def require_readable(parts: DeltaServices, made: HandoverResult, head: ObjectId)
 
 def plan_clone(parts: DeltaServices, call: CloneTable, content: DeltaTable) -> NewTable:
     """What a clone of a table is to be. Nothing is read but the table's log."""
-    snapshot = parts.commits.snapshot(content, parts.owner.tables.read, call.version)
-    files = _ClonedFiles(table_place(parts.places, content.location, snapshot.metadata.configuration))
-    actions = [*files.of(snapshot), *_clustering_actions(snapshot)]
+    snapshot = parts.commits.read_snapshot(content, parts.owner.tables.read_object, call.version)
+    files = _ClonedFiles(open_table_place(parts.places, content.location, snapshot.metadata.configuration))
+    actions = [*files.list_files(snapshot), *_copy_clustering(snapshot)]
     features = supported_features(snapshot.protocol) - {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     metadata = snapshot.metadata
     # By another name, what files say of the source's versions is nothing that the clone's readers see.
@@ -118,11 +118,11 @@ def plan_clone(parts: DeltaServices, call: CloneTable, content: DeltaTable) -> N
         description=metadata.description,
         actions=write_commit([info, *actions]),
         sources=tuple(sorted(files.sources)),
-        highest_row_id=_highest_final_row_id(parts, content, snapshot),
+        highest_row_id=_find_highest_row_id(parts, content, snapshot),
     )
 
 
-def _highest_final_row_id(parts: DeltaServices, content: DeltaTable, snapshot: LogSnapshot) -> int:
+def _find_highest_row_id(parts: DeltaServices, content: DeltaTable, snapshot: LogSnapshot) -> int:
     """How far ids were given that files of a table may have written down, or have from the default branch."""
     highest = highest_row_id(snapshot.domains)
     if highest < PROVISIONAL:
@@ -130,16 +130,16 @@ def _highest_final_row_id(parts: DeltaServices, content: DeltaTable, snapshot: L
     tables = parts.owner.tables
     last = None if content.id is None else tables.find_last(content.id)
     landed = (
-        parts.commits.snapshot(content, tables.read, 0)  # it never was on the default branch
+        parts.commits.read_snapshot(content, tables.read_object, 0)  # it never was on the default branch
         if last is None
-        else parts.commits.snapshot(last, tables.read)
+        else parts.commits.read_snapshot(last, tables.read_object)
     )
-    files = ((row_ids_of(file), count_rows(file) or 0) for file in snapshot.files())
+    files = ((get_row_ids(file), count_rows(file) or 0) for file in snapshot.read_files())
     ends = (ids.base + count - 1 for ids, count in files if ids is not None and not ids.is_provisional)
     return max(highest_row_id(landed.domains), *ends, NO_ROW_ID)
 
 
-def _clustering_actions(snapshot: LogSnapshot) -> Iterator[Action]:
+def _copy_clustering(snapshot: LogSnapshot) -> Iterator[Action]:
     domain = snapshot.domains.get(DOMAIN)
     if domain is not None and not domain.removed:
         yield domain
@@ -150,7 +150,7 @@ def _with_final_row_ids(file: Add) -> Add:
 
     What a branch gave is not known elsewhere: the clone gives final ids, as if the rows landed.
     """
-    ids = row_ids_of(file)
+    ids = get_row_ids(file)
     if ids is None or ids.is_provisional:
         return without_row_ids(file)
     return replace(file, default_row_commit_version=0)
@@ -164,8 +164,8 @@ class _ClonedFiles:
         self.sources: set[str] = set()
         """The locations of the tables whose files they are."""
 
-    def of(self, snapshot: LogSnapshot) -> Iterator[Add]:
-        for file in snapshot.files():
+    def list_files(self, snapshot: LogSnapshot) -> Iterator[Add]:
+        for file in snapshot.read_files():
             vector = file.deletion_vector
             yield replace(
                 _with_final_row_ids(file),
@@ -178,7 +178,7 @@ class _ClonedFiles:
         if vector.storage_type == "i":
             return vector
         name = (
-            vector_file(vector)
+            get_vector_file_name(vector)
             if vector.storage_type == "u"
             else name_inside(vector.path_or_inline_dv, self._place)
         )
@@ -188,4 +188,6 @@ class _ClonedFiles:
         source = self._place.find_source(name) if isinstance(self._place, LinkedPlace) else None
         owner = self._place if source is None else source
         self.sources.add(owner.location)
-        return whole_address(owner.url, name.removeprefix(f"{owner.url}/") if source is not None else name)
+        return make_absolute_address(
+            owner.url, name.removeprefix(f"{owner.url}/") if source is not None else name
+        )

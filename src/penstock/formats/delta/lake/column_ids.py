@@ -10,9 +10,9 @@ from penstock.formats.delta.lake.calls import ReserveColumnIds
 from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
     ColumnMapping,
+    get_column_mapping,
+    get_max_column_id,
     has_ids_in_files,
-    mapping_of,
-    max_id,
     renumber_columns,
 )
 from penstock.formats.rows.schema import parse_schema, write_schema
@@ -29,13 +29,13 @@ def reserve_column_ids(lake: Lake, key: Key, branch: str, before: Metadata, afte
     Where readers go by names, a merge gives ids anew, and none has to be reserved; nor for a table whose
     columns become mapped, which no other branch can do beside it.
     """
-    count = max_id(after) - max_id(before)
-    if count <= 0 or mapping_of(before) is ColumnMapping.NONE or not has_ids_in_files(after):
+    count = get_max_column_id(after) - get_max_column_id(before)
+    if count <= 0 or get_column_mapping(before) is ColumnMapping.NONE or not has_ids_in_files(after):
         return after
     last = lake.do(ReserveColumnIds(key=key, branch=branch, count=count)).last
-    if last == max_id(after):
+    if last == get_max_column_id(after):
         return after
     known_columns, columns = parse_schema(before.schema_string), parse_schema(after.schema_string)
     numbered, _ = renumber_columns(known_columns, columns, last - count)
-    configuration = {**after.configuration, MAX_ID: str(max(last, max_id(after)))}
+    configuration = {**after.configuration, MAX_ID: str(max(last, get_max_column_id(after)))}
     return replace(after, schema_string=write_schema(numbered), configuration=configuration)

@@ -14,8 +14,8 @@ import msgspec
 from penstock.formats.delta.lake.answers import OwnershipResult
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.identity_numbers import IdentityNumbers
-from penstock.formats.delta.lake.table import data_folder, lines_of, lines_to_send
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.table import data_folder, encode_actions, pack_lines_for_call
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.publishing.side_files import note_creation
@@ -66,10 +66,10 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> OwnershipResult:
         clustering=clustering_columns({domain.domain: domain for domain in domains}),
     )
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
-    with removed_if_refused(place, adds):
+    with remove_files_if_refused(place, adds):
         began.check_in_time()
-        actions = lines_to_send(lambda: place, lines_of([info, *domains, *adds]))
-        schema = next(iter(numbers.changes(metadata)), metadata).schema_string
+        actions = pack_lines_for_call(lambda: place, encode_actions([info, *domains, *adds]))
+        schema = next(iter(numbers.list_metadata_changes(metadata)), metadata).schema_string
         return lake.do(msgspec.structs.replace(call, id=identity, schema=schema, actions=actions))
 
 

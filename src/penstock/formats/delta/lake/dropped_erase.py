@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidLog, LocationRefused, PenstockError
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.lake.clone_needs import CloneNeeds, clone_holders
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.kernel.kernel import Kernel
@@ -34,7 +34,7 @@ class DroppedDelta(DroppedErasure):
         super().__init__(lake, key, who, content)
 
     def explain_left_files(self) -> str:
-        return "" if line_of(self.content).phase is OwnershipPhase.OWNED else "was released"
+        return "" if decode_branch_log(self.content).phase is OwnershipPhase.OWNED else "was released"
 
     def require_erasable(self) -> None:
         content = self.content
@@ -83,7 +83,7 @@ class _GoneFolder:
 
     def gather_new_references(self) -> None:
         """``LocationRefused`` if another table is there, above or below."""
-        for content in self._kept.unseen():
+        for content in self._kept.walk_unseen_tables():
             other = content.location.rstrip("/")
             if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
                 raise LocationRefused(
@@ -91,11 +91,11 @@ class _GoneFolder:
                     location=self._location,
                 )
         self._kept.neighbours.check_location(self._location)
-        self._kept.check(self._location)
+        self._kept.check_clones(self._location)
 
     def judge_file_again(self, candidate: JudgedFile) -> SweepDecision:
         """A clone that was made since the erase began keeps what it needs."""
-        is_needed = self._kept.names(self._location, candidate.entry.key)
+        is_needed = self._kept.is_needed_file(self._location, candidate.entry.key)
         return SweepDecision.KEPT if is_needed else candidate.fate
 
     def delete_files(self, files: Sequence[JudgedFile]) -> None:

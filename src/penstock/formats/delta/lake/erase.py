@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import HistoryExpired, TableConflict, TableStateRefused, Unavailable
-from penstock.formats.delta.branch_log.branch_log import line_of
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.lake.clone_needs import clone_holders
 from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note
 from penstock.formats.delta.lake.sweep import DeltaSweep
-from penstock.formats.delta.lake.table import lines_of, lines_to_send
+from penstock.formats.delta.lake.table import encode_actions, pack_lines_for_call
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles
@@ -29,11 +29,11 @@ from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.ownership.clones import SourceFinder
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
-from penstock.formats.delta.protocol.row_ids import ids_by_path
-from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
-from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.delta.protocol.row_ids import collect_row_ids
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge_files
+from penstock.formats.delta.rows.file_addresses import open_table_place
 from penstock.kernel.format import FormatRefused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import CommitDescription
@@ -74,13 +74,13 @@ class DeltaErasure:
 
     @property
     def content(self) -> DeltaTable:
-        return self._tables.require_managed(self._tables.head(), self._key)
+        return self._tables.require_managed(self._tables.find_head(), self._key)
 
     @property
     def _place(self) -> Place:
         content = self.content
-        _, metadata = self._tables.parse_declared(line_of(content))
-        return table_place(self._lake.places, content.location, metadata.configuration)
+        _, metadata = self._tables.parse_declared(decode_branch_log(content))
+        return open_table_place(self._lake.places, content.location, metadata.configuration)
 
     def require_erasable(self) -> None:
         """``ManagedElsewhere`` for a table of another lake, ``OutOfSync`` for one whose log has what the lake
@@ -88,17 +88,17 @@ class DeltaErasure:
         content = self.content
         self._parts.publisher.check_owned(content)
         try:
-            check_phase(line_of(content))
+            check_phase(decode_branch_log(content))
         except FormatRefused as refused:
             raise TableStateRefused(f"'{self._key}' {refused}", key=str(self._key)) from None
         self._parts.log_check.require_in_sync(self._key, content, is_default=True, again=True)
 
     def read_latest_version(self) -> int:
-        return line_of(self.content).latest
+        return decode_branch_log(self.content).latest
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         """Whether a branch has versions of the table that the default branch does not have."""
-        return isinstance(content, DeltaTable) and line_of(content).tail is not None
+        return isinstance(content, DeltaTable) and decode_branch_log(content).tail is not None
 
     def find_holders(self, first_version: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
         """Clones that need files which are to go, beside those that every table may have."""
@@ -132,10 +132,10 @@ class DeltaErasure:
 
     def _list_files_with_removed_rows(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
-        is_mapped = mapping_of(snapshot.metadata) is not ColumnMapping.NONE
+        is_mapped = get_column_mapping(snapshot.metadata) is not ColumnMapping.NONE
         return [
             file
-            for file in snapshot.files()
+            for file in snapshot.read_files()
             if file.deletion_vector is not None or (is_mapped and self._has_dropped_columns(snapshot, file))
         ]
 
@@ -160,7 +160,7 @@ class DeltaErasure:
         """Let history begin with a state that the table had: with which version. ``None`` if that is the
         table's first."""
         assert isinstance(start, DeltaTable)
-        self._first = line_of(start).latest
+        self._first = decode_branch_log(start).latest
         return self._first if self._first > 0 else None
 
     def rewrite_files(self) -> int:
@@ -178,7 +178,7 @@ class DeltaErasure:
             info = CommitInfo({"operation": "REORG", "operationParameters": {"applyPurge": "true"}})
             commit = TableCommit(
                 key=self._key,
-                actions=lines_to_send(lambda: self._place, lines_of([info, *actions])),
+                actions=pack_lines_for_call(lambda: self._place, encode_actions([info, *actions])),
                 table=now.id,
                 read_version=now.latest_version,
                 read_tip=now.tip,
@@ -199,17 +199,17 @@ class DeltaErasure:
 
     def _rewrite_files(self, snapshot: LogSnapshot, old: list[Add]) -> list[Action]:
         # Here, since these load the library for Parquet, which takes a while and much memory.
-        from penstock.formats.delta.log.scan import batches_of
+        from penstock.formats.delta.log.scan import read_rows_of_files
         from penstock.formats.delta.rows.file_writer import write_files
 
         now_ms = self._kernel.clock() // 1000
         actions: list[Action] = []
         for file in old:
-            removed = msgspec.structs.replace(removal(file, now_ms), data_change=False)
+            removed = msgspec.structs.replace(make_remove(file, now_ms), data_change=False)
             new = write_files(
                 self._place,
                 snapshot.metadata,
-                batches_of(snapshot, self._place, [file], final_row_ids=ids_by_path([file])),
+                read_rows_of_files(snapshot, self._place, [file], final_row_ids=collect_row_ids([file])),
                 clustering=clustering_columns(snapshot.domains),
                 are_checked=True,
                 with_row_ids=True,
@@ -228,7 +228,7 @@ class DeltaErasure:
         """
         first, _ = self._commit_nothing(f"erase-{erase}-first")
         last, content = self._commit_nothing(f"erase-{erase}-next")
-        if line_of(content).published < first:
+        if decode_branch_log(content).published < first:
             raise Unavailable(f"'{self._key}' may not be published to its log up to version {first} yet")
         if self._first is not None:
             return FirstVersionKept(self._first)
@@ -239,9 +239,9 @@ class DeltaErasure:
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
         """Ratify and publish a version that changes nothing: its number, and the table as it is then."""
         branch = self._tables.default_branch
-        self._parts.owner.publish(branch, self._key)
+        self._parts.owner.publish_table(branch, self._key)
         info = CommitInfo({"operation": "ERASE", "operationParameters": {}})
-        commit = TableCommit(key=self._key, actions=lines_of([info]).decode(), table=self.content.id)
+        commit = TableCommit(key=self._key, actions=encode_actions([info]).decode(), table=self.content.id)
         ratified = self._lake.do(
             CommitTables(
                 tables=(commit,),
@@ -250,7 +250,7 @@ class DeltaErasure:
                 idempotency_key=idempotency_key,
             )
         )
-        self._parts.owner.publish(branch, self._key)
+        self._parts.owner.publish_table(branch, self._key)
         content = self._tables.require_managed(bytes.fromhex(ratified.commit.id), self._key)
         return ratified.tables[0].version, content
 
@@ -267,13 +267,15 @@ class DeltaErasure:
 
     def _list_unneeded_entries(self) -> list[BucketEntry]:
         live = DeltaNamedFiles()
-        for file in self._read_snapshot(self._first).files():
+        for file in self._read_snapshot(self._first).read_files():
             live.take_key(file.key)
         if self._first is not None:
-            for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
+            for name, data in self._parts.commits.read_log_tail(
+                self.content, self._first, self._tables.read_object
+            ):
                 live.take_commit(self._place.url, name, data)
         former = read_note(self._place) | list_other_names(self._place)
-        judged = judge(self._place.entries(), _make_needs(live, former))
+        judged = judge_files(self._place.entries(), _make_needs(live, former))
         return [judged_file.entry for judged_file in judged if judged_file.fate is SweepDecision.DATA]
 
     def cut_history(self, first_version: int) -> tuple[int, int, str]:
@@ -304,7 +306,7 @@ class DeltaErasure:
         remove_note(self._place, needs.named)
         entries = [*self._place.entries()]
         everything = msgspec.structs.replace(needs, data_us=FOREVER_US, scratch_us=FOREVER_US)
-        judged = [*judge(entries, everything)]
+        judged = [*judge_files(entries, everything)]
         keys = {judged_file.entry.key for judged_file in judged}
         strangers = tuple(
             entry.key
@@ -321,7 +323,7 @@ class DeltaErasure:
         elsewhere = tuple(
             f"files at {source}, which '{self._key}' was cloned from, may hold rows that were deleted here: "
             "erase that table as well"
-            for source in SourceFinder(self._tables).find(self.content)
+            for source in SourceFinder(self._tables).find_sources(self.content)
         )
         return leftovers._replace(strangers=strangers, needed=needed, elsewhere=elsewhere)
 
@@ -346,7 +348,8 @@ class DeltaErasure:
         """The second from which on the default branch had no file of these any more."""
         content, last = self.content, first_version
         for version, (_, data) in enumerate(
-            self._parts.commits.tail(content, first_version, self._tables.read), first_version + 1
+            self._parts.commits.read_log_tail(content, first_version, self._tables.read_object),
+            first_version + 1,
         ):
             actions = [line.action for line in parse_commit(data)]
             if not old.isdisjoint(action.key.path for action in actions if isinstance(action, Remove)):
@@ -360,17 +363,17 @@ class DeltaErasure:
         """Whether the default branch had a version of the table in a second of the past."""
         assert self.content.id is not None
         try:
-            commit = self._kernel.history.find_commit_at_time(self._tables.head(), second * SECOND_US)
+            commit = self._kernel.history.find_commit_at_time(self._tables.find_head(), second * SECOND_US)
         except HistoryExpired:
             return False
-        content = None if commit == NO_COMMIT else self._tables.last(commit, self.content.id)
-        return content is not None and line_of(content).latest >= version
+        content = None if commit == NO_COMMIT else self._tables.find_last_state(commit, self.content.id)
+        return content is not None and decode_branch_log(content).latest >= version
 
     def _find_scratch_time_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.find_sweep_grace().data_us)
 
     def _read_snapshot(self, version: int | None = None) -> LogSnapshot:
-        return self._parts.commits.snapshot(self.content, self._tables.read, version)
+        return self._parts.commits.read_snapshot(self.content, self._tables.read_object, version)
 
 
 def _may_have_rows(name: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from penstock.formats.delta.lake.footer_stats import stats_of
+from penstock.formats.delta.lake.footer_stats import encode_footer_stats
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
-from penstock.formats.delta.lake.partition_folders import fields_of, values_of
+from penstock.formats.delta.lake.partition_folders import list_partition_fields, parse_partition_values
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.rows.stats import StatsLeaf
 
@@ -22,12 +22,12 @@ def file_actions(
     Their directories were named after partition columns as ``partitions`` prepares them. ``InvalidRequest``
     if one has a value that no log can hold.
     """
-    fields = fields_of(metadata)
+    fields = list_partition_fields(metadata)
     found: list[Add | Cdc] = []
     for file in files:
         if not file.rows:
             continue
-        path, values = quote(file.name, safe="/="), values_of(file.partition, fields)
+        path, values = quote(file.name, safe="/="), parse_partition_values(file.partition, fields)
         if file.is_change:
             found.append(Cdc(path=path, partition_values=values, size=file.size, data_change=False))
             continue
@@ -38,7 +38,7 @@ def file_actions(
                 size=file.size,
                 modification_time=file.modified_ms,
                 data_change=True,
-                stats=stats_of(file, leaves),
+                stats=encode_footer_stats(file, leaves),
             )
         )
     return found

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.lake.marked_files import FileDeletionMarks, mark_rows, uses_vectors
-from penstock.formats.delta.lake.row_rewrite import has_feed, removals
+from penstock.formats.delta.lake.marked_files import FileDeletionMarks, mark_rows, uses_deletion_vectors
+from penstock.formats.delta.lake.row_rewrite import has_feed, make_removes
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, ROW_NUMBER
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
-from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.protocol.row_ids import get_row_tracking_columns
 from penstock.formats.delta.rows.file_writer import DataFileWriter
 from penstock.formats.delta.rows.row_checks import conform_batch
 from penstock.formats.rows.arrow_types import pa, pc
@@ -51,7 +51,7 @@ class ChangedFiles:
         self._table, self._place = table, table.place
         self.metadata = table.metadata if metadata is None else metadata
         self.has_feed = has_feed(table)
-        self.has_vectors = uses_vectors(table)
+        self.has_vectors = uses_deletion_vectors(table)
         self.deleted = self.updated = self.inserted = 0
         self._folder = table.data_folder
         clustering = table.clustering
@@ -65,7 +65,7 @@ class ChangedFiles:
         )
         self._schema = parse_schema(self.metadata.schema_string)
         self._names = [field.name for field in table.schema.fields]
-        self._row_columns = row_columns_of(table.metadata)
+        self._row_columns = get_row_tracking_columns(table.metadata)
         self._vector_files: list[str] = []
         self._actions: list[Action] = []
         self._refused = ExitStack()
@@ -83,50 +83,52 @@ class ChangedFiles:
             remove_files(self._place, self._vector_files)
         self._refused.__exit__(kind, error, trace)
 
-    def rewrite(
+    def rewrite_files(
         self, files: Sequence[Add], read: Callable[[Sequence[Add]], Iterable[Any]], decide: Decide
     ) -> None:
         """Change rows of files. ``read`` gives their rows in batches that are numbered by file and row."""
-        self._actions += removals(files)
+        self._actions += make_removes(files)
         if self.has_vectors:
             self._mark_rows(files, read(files), decide)
             return
         for batch in read(files):
             rows = batch.drop_columns([FILE_NUMBER, ROW_NUMBER])
-            outcomes = self._decide(rows, decide)
-            self._data.write(_rows_to_write(rows, outcomes), are_checked=True)
+            outcomes = self._decide_outcomes(rows, decide)
+            self._data.write_rows(_rows_to_write(rows, outcomes), are_checked=True)
 
     def _mark_rows(self, files: Sequence[Add], batches: Iterable[Any], decide: Decide) -> None:
         gone = [_GoneRows() for _ in files]
         for batch in batches:
-            outcomes = self._decide(batch.drop_columns([FILE_NUMBER, ROW_NUMBER]), decide)
+            outcomes = self._decide_outcomes(batch.drop_columns([FILE_NUMBER, ROW_NUMBER]), decide)
             numbers = batch.select([FILE_NUMBER, ROW_NUMBER])
             _note_gone(gone, numbers, pc.or_(outcomes.deleted, outcomes.updated))
             if outcomes.new.num_rows:
-                self._data.write(outcomes.new, are_checked=True)
+                self._data.write_rows(outcomes.new, are_checked=True)
         marks = [FileDeletionMarks(file, rows.bits) for file, rows in zip(files, gone, strict=True)]
         self._actions += mark_rows(self._table, marks, self._create_vectors)
 
-    def _decide(self, rows: Any, decide: Decide) -> RowOutcomes:
+    def _decide_outcomes(self, rows: Any, decide: Decide) -> RowOutcomes:
         outcomes = self._with_row_ids(rows, decide(rows))
         self.deleted += pc.sum(outcomes.deleted).as_py() or 0
         self.updated += outcomes.new.num_rows
         if outcomes.new.num_rows:
-            self._data.check(outcomes.new)
+            self._data.check_constraints(outcomes.new)
         self._write_feed(rows, outcomes)
         return outcomes
 
-    def insert(self, rows: Any, *, in_feed: bool = True) -> None:
+    def insert_rows(self, rows: Any, *, in_feed: bool = True) -> None:
         """Add rows; the feed tells of them, unless nothing else changes: then it is told by the new files."""
         self.inserted += rows.num_rows
-        self._data.write(rows)
+        self._data.write_rows(rows)
         if self._feed is not None and in_feed:
-            self._feed.write(_with_type(conform_batch(rows, self._schema), "insert"), are_checked=True)
+            self._feed.write_rows(
+                _add_change_type(conform_batch(rows, self._schema), "insert"), are_checked=True
+            )
 
-    def finish(self) -> list[Action]:
+    def finish_actions(self) -> list[Action]:
         """The actions of the change. No file is part of the table before they are committed."""
-        actions = [*self._actions, *self._data.finish()]
-        return actions if self._feed is None else [*actions, *self._feed.finish()]
+        actions = [*self._actions, *self._data.finish_files()]
+        return actions if self._feed is None else [*actions, *self._feed.finish_files()]
 
     def _with_row_ids(self, rows: Any, outcomes: RowOutcomes) -> RowOutcomes:
         """A row that is updated keeps its id, if it has one, and gets the version of the commit."""
@@ -146,10 +148,10 @@ class ChangedFiles:
         for mask, change in ((outcomes.deleted, "delete"), (outcomes.updated, "update_preimage")):
             before = rows.select(self._names).filter(mask)
             if before.num_rows:
-                self._feed.write(_with_type(before, change), are_checked=True)
+                self._feed.write_rows(_add_change_type(before, change), are_checked=True)
         if outcomes.new.num_rows:
             after = outcomes.new.select(self._names)
-            self._feed.write(_with_type(after, "update_postimage"), are_checked=True)
+            self._feed.write_rows(_add_change_type(after, "update_postimage"), are_checked=True)
 
     def _create_vectors(self, name: str, data: bytes) -> None:
         self._vector_files.append(name)
@@ -162,7 +164,7 @@ class _GoneRows:
     def __init__(self) -> None:
         self.bits = 0
 
-    def add(self, numbers: Any) -> None:
+    def add_row_numbers(self, numbers: Any) -> None:
         """Add numbers in ascending order."""
         first, count = numbers[0].as_py(), numbers[-1].as_py() - numbers[0].as_py() + 1
         mask = make_mask(pc.subtract(numbers, first), count)
@@ -174,7 +176,7 @@ def _note_gone(gone: Sequence[_GoneRows], numbers: Any, mask: Any) -> None:
     chosen = numbers.filter(mask)
     files = chosen.column(FILE_NUMBER)
     for file in pc.unique(files).to_pylist():
-        gone[file].add(chosen.column(ROW_NUMBER).filter(pc.equal(files, file)))
+        gone[file].add_row_numbers(chosen.column(ROW_NUMBER).filter(pc.equal(files, file)))
 
 
 def _rows_to_write(rows: Any, outcomes: RowOutcomes) -> Any:
@@ -192,12 +194,12 @@ def _rows_to_write(rows: Any, outcomes: RowOutcomes) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
-def _with_type(rows: Any, change: str) -> Any:
+def _add_change_type(rows: Any, change: str) -> Any:
     kind = pa.repeat(pa.scalar(change, pa.string()), rows.num_rows)
     return pa.RecordBatch.from_arrays([*rows.columns, kind], names=[*rows.schema.names, CHANGE_TYPE])
 
 
-def row_count(file: Add) -> int | None:
+def count_rows(file: Add) -> int | None:
     """How many rows a file has, deleted ones too; ``None`` if its statistics do not tell."""
     try:
         stats: Any = msgspec.json.decode(file.stats or "{}")
@@ -211,13 +213,13 @@ def count_live_rows(files: Iterable[Add]) -> int | None:
     """How many rows files have, but for deleted ones; ``None`` if one of them does not tell."""
     total = 0
     for file in files:
-        count = row_count(file)
+        count = count_rows(file)
         if count is None:
             return None
         total += count - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
     return total
 
 
-def no_rows(rows: Any) -> Any:
+def make_empty_mask(rows: Any) -> Any:
     """A mask that is true for none of some rows."""
     return pa.repeat(pa.scalar(False), rows.num_rows)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_mapping import ID, ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ID, ColumnMapping, get_column_mapping
 from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.lake.scan_files import ColumnGuard, ScanColumn
@@ -30,7 +30,7 @@ class FileColumns:
     """
 
     def __init__(self, metadata: Metadata, partition_by: frozenset[str] | None = None) -> None:
-        self._mapping = mapping_of(metadata)
+        self._mapping = get_column_mapping(metadata)
         self._schema = StructType(
             tuple(_strip_writer_metadata(field) for field in parse_schema(metadata.schema_string).fields)
         )
@@ -39,12 +39,16 @@ class FileColumns:
             (field, self._make_stored_field(field)) for field in self._schema.fields if field.type != "void"
         ]
         self.in_files = StructType(
-            tuple(inside for one, inside in stored if self._mapping.physical(one) not in self.partition_by)
+            tuple(
+                inside
+                for one, inside in stored
+                if self._mapping.get_physical_name(one) not in self.partition_by
+            )
         )
         self.partition_fields = tuple(
             replace(one, name=name)
             for one, _ in stored
-            if (name := self._mapping.physical(one)) in self.partition_by
+            if (name := self._mapping.get_physical_name(one)) in self.partition_by
         )
 
     @property
@@ -58,14 +62,14 @@ class FileColumns:
         return READ_BY_ID if self._mapping is ColumnMapping.ID else {}
 
     @property
-    def shown(self) -> tuple[ScanColumn, ...]:
+    def shown_columns(self) -> tuple[ScanColumn, ...]:
         """The table's columns, in its order, made of those that were read."""
         return tuple(map(self._make_scan_column, self._schema.fields))
 
     def _make_scan_column(self, field: Field) -> ScanColumn:
         if field.type == "void":  # no file has it
             return ScanColumn(name=field.name)
-        name = self._mapping.physical(field)
+        name = self._mapping.get_physical_name(field)
         if name in self.partition_by:
             return ScanColumn(name=field.name, source=name)
         # A cast gives the parts of a column other names. Those of the column itself cost nothing.
@@ -75,7 +79,7 @@ class FileColumns:
 
     def _make_stored_field(self, field: Field) -> Field:
         """A column as files hold it."""
-        name = self._mapping.physical(field)
+        name = self._mapping.get_physical_name(field)
         noted = {FIELD_ID: _get_field_id(field)} if self._mapping is ColumnMapping.ID else {}
         return Field(name=name, type=self._make_stored_type(field.type), nullable=True, metadata=noted)
 
@@ -94,9 +98,9 @@ class FileColumns:
 
 def physical_partition_columns(metadata: Metadata) -> frozenset[str]:
     """The names that partition columns have in the log's values."""
-    mapping, schema = mapping_of(metadata), parse_schema(metadata.schema_string)
+    mapping, schema = get_column_mapping(metadata), parse_schema(metadata.schema_string)
     fields = (schema.field(name) for name in metadata.partition_columns)
-    return frozenset(mapping.physical(field) for field in fields if field is not None)
+    return frozenset(mapping.get_physical_name(field) for field in fields if field is not None)
 
 
 def shown_schema(metadata: Metadata) -> StructType:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.lake.row_rewrite import removals
+from penstock.formats.delta.lake.row_rewrite import make_removes
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.log.scan import batches_of
+from penstock.formats.delta.log.scan import read_rows_of_files
 from penstock.formats.delta.protocol.actions import Action, Add
-from penstock.formats.delta.protocol.clustering import find_columns, lacking_statistics
+from penstock.formats.delta.protocol.clustering import find_columns, find_columns_without_statistics
 from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.rows.file_writer import TARGET_FILE_BYTES, check_features
@@ -213,10 +213,10 @@ class _FileOptimization:
             replace(file, data_change=False, clustering_provider=provider)
             for file in self._engine.rewrite(job, bins, self._layout)
         ]
-        removed = removals(file for each in bins for file in each.files)
+        removed = make_removes(file for each in bins for file in each.files)
         actions: list[Action] = [*(replace(removal, data_change=False) for removal in removed), *added]
         try:
-            ratified = job.commit(
+            ratified = job.commit_actions(
                 actions,
                 operation="OPTIMIZE",
                 parameters=self._make_operation_parameters(),
@@ -282,11 +282,11 @@ def analyze_files(table: Table, description: CommitDescription) -> AnalyzedTable
         actions: list[Action] = []
         for file in wanting:
             statistics = Statistics(leaves)
-            for batch in batches_of(job.snapshot.log_snapshot, job.place, [file]):
-                statistics.add(batch)
-            actions.append(msgspec.structs.replace(file, stats=statistics.json(), data_change=False))
+            for batch in read_rows_of_files(job.snapshot.log_snapshot, job.place, [file]):
+                statistics.add_batch(batch)
+            actions.append(msgspec.structs.replace(file, stats=statistics.encode_stats(), data_change=False))
         try:
-            ratified = job.commit(
+            ratified = job.commit_actions(
                 actions,
                 operation="COMPUTE STATS",
                 parameters={},
@@ -380,4 +380,4 @@ def _take_smaller_part(bins: Sequence[FileBin], cuts: int) -> Sequence[FileBin]:
 
 def _lacks_statistics(file: Add, columns: Sequence[tuple[str, ...]]) -> bool:
     rows = read_stats(file).get("numRecords")
-    return not isinstance(rows, int) or any(True for _ in lacking_statistics(file, columns))
+    return not isinstance(rows, int) or any(True for _ in find_columns_without_statistics(file, columns))

@@ -14,22 +14,22 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.formats.delta.lake.job_outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
-from penstock.formats.delta.rows.stats import StatsLeaf, cut_largest, cut_smallest, stats_json, written_bound
+from penstock.formats.delta.rows.stats import StatsLeaf, cut_largest, cut_smallest, encode_bound, encode_stats
 from penstock.formats.rows.schema import Type
 
 _NUMBERS: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _WITHOUT_BOUNDS: Final = frozenset({"binary", "boolean"})
 
 
-def leaves_in_footer(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
+def select_footer_leaves(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
     """Those of which a footer says what statistics need."""
     return tuple(leaf for leaf in leaves if isinstance(leaf.kind, str))
 
 
-def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
+def encode_footer_stats(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
     """What ``add.stats`` holds for a file."""
     columns_by_path = {column.path: column for column in file.columns}
-    return stats_json(file.rows, _read_figures(leaves, columns_by_path))
+    return encode_stats(file.rows, _read_figures(leaves, columns_by_path))
 
 
 def _read_figures(
@@ -43,12 +43,12 @@ def _read_figures(
 
 def _find_smallest_value(kind: Type, column: FooterColumn) -> Any:
     value = _decode_bound(kind, column.type, column.min)
-    return cut_smallest(value) if isinstance(value, str) else written_bound(kind, value)
+    return cut_smallest(value) if isinstance(value, str) else encode_bound(kind, value)
 
 
 def _find_largest_value(kind: Type, column: FooterColumn) -> Any:
     value = _decode_bound(kind, column.type, column.max)
-    return cut_largest(value) if isinstance(value, str) else written_bound(kind, value)
+    return cut_largest(value) if isinstance(value, str) else encode_bound(kind, value)
 
 
 def _decode_bound(kind: Type, type_: str, data: bytes | None) -> Any:

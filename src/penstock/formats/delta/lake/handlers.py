@@ -28,7 +28,11 @@ from penstock.errors import (
     VersionNotFound,
 )
 from penstock.formats.delta.branch_log import intents
-from penstock.formats.delta.branch_log.branch_log import BranchLogTip, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLogTip,
+    decode_branch_log,
+    read_table_definition,
+)
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
@@ -57,8 +61,8 @@ from penstock.formats.delta.ownership.handover import HandoverResult
 from penstock.formats.delta.ownership.status import PublicationStatus
 from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
-from penstock.formats.delta.protocol.column_mapping import MAX_ID, max_id
-from penstock.formats.delta.protocol.column_rules import identities_of
+from penstock.formats.delta.protocol.column_mapping import MAX_ID, get_max_column_id
+from penstock.formats.delta.protocol.column_rules import list_identity_columns
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
 from penstock.kernel.reachable import Progress
@@ -94,32 +98,32 @@ class DeltaHandlers:
         self._owner, self._tables = parts.owner, parts.owner.tables
         upkeep = LogMaintenance(lake.kernel, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
-            delta_calls.CommitTables: self._commit,
+            delta_calls.CommitTables: self._commit_tables,
             delta_calls.GetTableVersions: self._get_versions,
-            delta_calls.PublishTable: self._publish,
-            delta_calls.ReserveIdentities: self._reserve,
+            delta_calls.PublishTable: self._publish_table,
+            delta_calls.ReserveIdentities: self._reserve_identities,
             delta_calls.ReserveColumnIds: self._reserve_column_ids,
-            delta_calls.CreateTable: self._create,
-            delta_calls.CloneTable: self._clone,
-            delta_calls.AdoptTable: self._adopt,
-            delta_calls.ReleaseTable: self._release,
-            delta_calls.RecoverTable: self._recover,
+            delta_calls.CreateTable: self._create_table,
+            delta_calls.CloneTable: self._clone_table,
+            delta_calls.AdoptTable: self._adopt_table,
+            delta_calls.ReleaseTable: self._release_table,
+            delta_calls.RecoverTable: self._recover_table,
             delta_calls.GetTableStatus: self._get_status,
-            delta_calls.FindTable: self._find,
-            delta_calls.CheckpointTable: upkeep.checkpoint,
-            delta_calls.CompactLog: upkeep.compact,
-            delta_calls.CleanLog: upkeep.clean,
+            delta_calls.FindTable: self._find_table,
+            delta_calls.CheckpointTable: upkeep.write_checkpoint,
+            delta_calls.CompactLog: upkeep.compact_log,
+            delta_calls.CleanLog: upkeep.clean_log,
         }
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _commit(self, call: delta_calls.CommitTables) -> TableCommitResult:
+    def _commit_tables(self, call: delta_calls.CommitTables) -> TableCommitResult:
         if not call.tables:
             raise InvalidRequest("a commit of tables needs at least one table")
         branch = self._lake.or_default(call.branch)
-        changes = [_change(call, table) for table in call.tables]
+        changes = [_make_change(call, table) for table in call.tables]
         keys = ", ".join(str(table.key) for table in call.tables)
-        owner_ratified = self._owner.commit(
+        owner_ratified = self._owner.commit_versions(
             branch,
             changes,
             commit_meta(call.said, call.who, f"write {keys}"),
@@ -127,7 +131,7 @@ class DeltaHandlers:
             fingerprint=partial(request_digest, call),
         )
         if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
-            self._wait(
+            self._wait_for_publication(
                 owner_ratified.commit,
                 [(table.key, table.version, table.repeated) for table in owner_ratified.tables],
             )
@@ -135,25 +139,25 @@ class DeltaHandlers:
             commit=Commit.from_stored(
                 owner_ratified.commit, self._kernel.history.read_commit(owner_ratified.commit)
             ),
-            tables=tuple(_ratified_answer(table) for table in owner_ratified.tables),
+            tables=tuple(_describe_ratified_table(table) for table in owner_ratified.tables),
         )
 
-    def _wait(self, commit: ObjectId, versions: Sequence[tuple[Key, int, bool]]) -> None:
+    def _wait_for_publication(self, commit: ObjectId, versions: Sequence[tuple[Key, int, bool]]) -> None:
         """Give the publisher a moment, so that whoever reads the log next sees what was committed."""
         until_s = monotonic() + self._kernel.settings.publish_wait_s
         for key, version, is_repeated in versions:
-            content = self._tables.content(commit, key)
+            content = self._tables.find_content(commit, key)
             left_s = until_s - monotonic()
             if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None:
                 if is_repeated:  # perhaps by another process, so that the publisher here knows nothing of it
                     self._parts.publisher.table_committed(key, content, is_default=True)
-                self._parts.publisher.wait(content.id, version, left_s)
+                self._parts.publisher.wait_for_version(content.id, version, left_s)
 
     def _get_versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
         content = self._read_table(call.at, call.key)
         if call.end is not None or call.at not in (None, self._tables.default_branch):
             content = self._drop_erased(content, call.end)
-        line = line_of(content)
+        line = decode_branch_log(content)
         first = max(line.published + 1, call.start or 0)
         end = call.end
         if call.limit is not None:
@@ -161,8 +165,8 @@ class DeltaHandlers:
                 raise InvalidRequest(f"limit must be 0 or greater, got {call.limit}")
             end = first + call.limit - 1 if end is None else min(end, first + call.limit - 1)
         start = call.start if call.limit != 0 else None
-        commits = self._owner.commits(call.key, content, start, end)
-        declared = declared_of(line, self._tables.read)
+        commits = self._owner.list_commits(call.key, content, start, end)
+        declared = read_table_definition(line, self._tables.read_object)
         last = commits.latest_version if call.end is None else max(-1, min(call.end, commits.latest_version))
         assert content.id is not None
         return TableVersions(
@@ -183,9 +187,9 @@ class DeltaHandlers:
             ),
             protocol=declared.protocol.decode(),
             metadata=declared.metadata.decode(),
-            tip=BranchLogTip.at(line, last, self._tables.read).text,
-            fork=line.fork,
-            goes_on=call.tip is None or BranchLogTip.parse(call.tip).is_on(line, self._tables.read),
+            tip=BranchLogTip.from_line_version(line, last, self._tables.read_object).text,
+            fork=line.fork_version,
+            goes_on=call.tip is None or BranchLogTip.parse(call.tip).is_on(line, self._tables.read_object),
         )
 
     def _read_table(self, at: str | None, key: Key) -> DeltaTable:
@@ -205,27 +209,27 @@ class DeltaHandlers:
         assert isinstance(retained, DeltaTable)
         return retained
 
-    def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
+    def _publish_table(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)
-        published = self._owner.publish(branch, call.key, call.version)
-        line = line_of(self._read_table(branch, call.key))
+        published = self._owner.publish_table(branch, call.key, call.version)
+        line = decode_branch_log(self._read_table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
 
-    def _reserve(self, call: delta_calls.ReserveIdentities) -> ReservedIdentities:
+    def _reserve_identities(self, call: delta_calls.ReserveIdentities) -> ReservedIdentities:
         if call.count < 0:
             raise InvalidRequest(f"count must be 0 or greater, got {call.count}")
         content = self._read_table(self._lake.or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
-        columns = identities_of(self._read_metadata(content))
+        columns = list_identity_columns(self._read_metadata(content))
         column = next((each for each in columns if each.name.lower() == call.column.lower()), None)
         if column is None:
             raise InvalidRequest(f"'{call.key}' has no identity column '{call.column}'", column=call.column)
         marks, ranges = [column.mark, call.reached], find_ranges(self._kernel.store, content.id)
         if ranges is None or column.stored not in ranges.last:
             for metadata in self._metadata_on_all_references(content.id):
-                columns = identities_of(metadata)
+                columns = list_identity_columns(metadata)
                 marks += [each.mark for each in columns if each.stored == column.stored]
-        request = RangeRequest(column.start, column.step, column.furthest(*marks), call.count)
+        request = RangeRequest(column.start, column.step, column.choose_furthest_mark(*marks), call.count)
         last = reserve_numbers(
             self._kernel.store, self._kernel.settings, content.id, {column.stored: request}
         )
@@ -237,9 +241,9 @@ class DeltaHandlers:
         content = self._read_table(self._lake.or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
         metadata = self._read_metadata(content)
-        reached, ranges = max_id(metadata), find_ranges(self._kernel.store, content.id)
+        reached, ranges = get_max_column_id(metadata), find_ranges(self._kernel.store, content.id)
         if ranges is None or MAX_ID not in ranges.last:
-            reached = max(reached, *map(max_id, self._metadata_on_all_references(content.id)))
+            reached = max(reached, *map(get_max_column_id, self._metadata_on_all_references(content.id)))
         request = RangeRequest(1, 1, reached, call.count)
         last = reserve_numbers(self._kernel.store, self._kernel.settings, content.id, {MAX_ID: request})
         return ReservedColumnIds(key=call.key, last=last[MAX_ID])
@@ -249,19 +253,21 @@ class DeltaHandlers:
         references = self._kernel.references
         open_transactions = (reference.head for reference in references.list_all_references(Kind.TRANSACTION))
         for head in chain((head for _, head in references.list_heads()), open_transactions):
-            key = self._tables.where_is(head, identity)
-            content = None if key is None else self._tables.content(head, key)
+            key = self._tables.find_key(head, identity)
+            content = None if key is None else self._tables.find_content(head, key)
             if isinstance(content, DeltaTable) and content.state:
                 yield self._read_metadata(content)
 
     def _read_metadata(self, content: DeltaTable) -> Metadata:
-        metadata = parse_action(declared_of(line_of(content), self._tables.read).metadata)
+        metadata = parse_action(
+            read_table_definition(decode_branch_log(content), self._tables.read_object).metadata
+        )
         assert isinstance(metadata, Metadata)  # as the owner noted it
         return metadata
 
     # -- tables --------------------------------------------------------------------------------------------
 
-    def _create(self, call: delta_calls.CreateTable) -> OwnershipResult:
+    def _create_table(self, call: delta_calls.CreateTable) -> OwnershipResult:
         if call.location is not None:
             where = self._lake.check_and_normalise_location(call.location)
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
@@ -277,7 +283,7 @@ class DeltaHandlers:
         )
         branch = self._lake.or_default(call.branch)
         with self._name_existing_table(branch, call.key):
-            made_table = self._owner.create(
+            made_table = self._owner.create_table(
                 branch,
                 call.key,
                 new,
@@ -287,7 +293,7 @@ class DeltaHandlers:
                 request=self._table_request(call, f"create {call.key}"),
             )
         if call.actions is not None and branch == self._tables.default_branch:
-            self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
+            self._wait_for_publication(made_table.commit, [(made_table.key, made_table.version, False)])
         return _describe_handover(made_table)
 
     @contextmanager
@@ -296,31 +302,31 @@ class DeltaHandlers:
         try:
             yield
         except CommitConflict as conflict:
-            content = self._tables.content(self._tables.head(branch), key)
+            content = self._tables.find_content(self._tables.find_head(branch), key)
             is_delta = isinstance(content, DeltaTable) and content.state
             if isinstance(conflict, TableConflict) or not is_delta:
                 raise
             raise CommitConflict(conflict.conflicts, EXISTS.format(key=key)) from None
 
-    def _clone(self, call: delta_calls.CloneTable) -> OwnershipResult:
+    def _clone_table(self, call: delta_calls.CloneTable) -> OwnershipResult:
         branch = self._lake.or_default(call.branch)
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
             if self._kernel.find_outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
                 raise _dropped_again_error(call.key, "its source was released, erased or swept")
-            require_readable(self._parts, made_table, self._tables.head(branch))
+            require_readable(self._parts, made_table, self._tables.find_head(branch))
             return _describe_handover(made_table)
         content = self._tables.require_managed(self._lake.resolve_kept_commit(call.at, branch), call.source)
         require_cloneable(self._parts, call.source, content)
         new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
         note_clone(self._kernel, new.sources)
         with self._name_existing_table(branch, call.key):
-            made_table = self._owner.create(
+            made_table = self._owner.create_table(
                 branch, call.key, new, warehouse=self._lake.warehouse, request=request
             )
         self._require_source(call, content, made_table)
         if branch == self._tables.default_branch:
-            self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
+            self._wait_for_publication(made_table.commit, [(made_table.key, made_table.version, False)])
         return _describe_handover(made_table)
 
     def _require_source(
@@ -341,7 +347,7 @@ class DeltaHandlers:
             if horizon is not None and horizon.is_under_way:
                 raise horizon.expired_error()
             self._drop_erased(content, call.version)
-            if call.version is not None and call.version <= line_of(content).published:
+            if call.version is not None and call.version <= decode_branch_log(content).published:
                 find_segment(PlaceFiles(self._parts.places.open_place(content.location)), call.version)
         except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound) as problem:
             with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
@@ -355,39 +361,41 @@ class DeltaHandlers:
                 )
             raise _dropped_again_error(made_table.key, problem.message.partition("\n")[0]) from None
 
-    def _adopt(self, call: delta_calls.AdoptTable) -> OwnershipResult:
+    def _adopt_table(self, call: delta_calls.AdoptTable) -> OwnershipResult:
         self._require_default(call.branch, "adopted")
         text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
         self._check_apart(self._lake.check_and_normalise_location(call.location))
-        head = self._tables.head()
-        made_table = self._owner.adopt(
+        head = self._tables.find_head()
+        made_table = self._owner.adopt_table(
             call.location, call.key, sole_writer=call.sole_writer, request=self._table_request(call, text)
         )
         return msgspec.structs.replace(_describe_handover(made_table), repeated=made_table.commit == head)
 
     def _check_apart(self, location: str, key: Key | None = None) -> None:
         """``LocationRefused`` for a place that gets in the way of another table's."""
-        others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
+        others = (
+            (other, content.location) for other, content in self._tables.list_tables(self._tables.find_head())
+        )
         known_tables = self._tables.known_tables
         check_apart(location, key, others, self._lake.warehouse, known_tables.is_entangled)
         known_tables.require_format(normalise_location(location), DeltaTable)
 
-    def _release(self, call: delta_calls.ReleaseTable) -> OwnershipResult:
+    def _release_table(self, call: delta_calls.ReleaseTable) -> OwnershipResult:
         self._require_default(call.branch, "released")
         return _describe_handover(
-            self._owner.release(call.key, request=self._table_request(call, f"release {call.key}"))
+            self._owner.release_table(call.key, request=self._table_request(call, f"release {call.key}"))
         )
 
     def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> BulkOwnershipResult:
         folder = normalise_location(self._lake.check_and_normalise_location(call.location))
-        located = self._locate(folder, call.namespace, progress)
+        located = self._locate_tables(folder, call.namespace, progress)
         request = TableRequest(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
-        adopted = self._owner.bulk_handover.adopt(
+        adopted = self._owner.bulk_handover.adopt_tables(
             located, request, sole_writer=call.sole_writer, dry_run=call.dry_run, progress=progress
         )
         return BulkOwnershipResult(tables=tuple(map(_describe_bulk_handover, adopted)), dry_run=call.dry_run)
 
-    def _locate(self, folder: str, namespace: Key | None, progress: Progress) -> list[LocatedTable]:
+    def _locate_tables(self, folder: str, namespace: Key | None, progress: Progress) -> list[LocatedTable]:
         """The tables below a folder, with their keys, or why none can be adopted from there."""
         locations = find_tables(self._parts.places, folder, progress)
         known_tables = self._tables.known_tables
@@ -408,17 +416,17 @@ class DeltaHandlers:
     def release_tables(self, call: delta_calls.ReleaseTables, progress: Progress) -> BulkOwnershipResult:
         what = "all tables" if call.namespace is None else f"the tables of {call.namespace}"
         request = TableRequest(commit_meta(call.said, call.who, f"release {what}"))
-        released = self._owner.bulk_handover.release(
+        released = self._owner.bulk_handover.release_tables(
             call.namespace, request, dry_run=call.dry_run, progress=progress
         )
         return BulkOwnershipResult(tables=tuple(map(_describe_bulk_handover, released)), dry_run=call.dry_run)
 
-    def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
+    def _recover_table(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
         where = self._lake.check_and_normalise_location(call.location)
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_in_table_name(where)
-        recovered = self._owner.recover(
+        recovered = self._owner.recover_table(
             where, key, lost=call.lost, any_lake=call.any_lake, request=TableRequest(meta)
         )
         return RecoveredTable(
@@ -452,37 +460,37 @@ class DeltaHandlers:
 
     def _get_status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
-            return tuple(map(_make_status, self._owner.status(call.key)))
+            return tuple(map(_make_status, self._owner.list_statuses(call.key)))
         return tuple(take_first(self._list_statuses(call.after), call.limit))
 
     def _list_statuses(self, after: Key | None) -> Iterator[TableStatus]:
         """How tables stand, by key; storage is looked at for each when it is asked for."""
         begin = b"" if after is None else after.encode()
-        tables = self._tables.all(self._tables.head())
+        tables = self._tables.list_tables(self._tables.find_head())
         for key in sorted((key for key, _ in tables), key=Key.encode):
             if key.encode() > begin:
                 with suppress(KeyNotFound, NotManaged):  # it left the lake just now
-                    yield from map(_make_status, self._owner.status(key))
+                    yield from map(_make_status, self._owner.list_statuses(key))
 
-    def _find(self, call: delta_calls.FindTable) -> TablePlace | None:
+    def _find_table(self, call: delta_calls.FindTable) -> TablePlace | None:
         try:
             identity = UUID(call.id)
         except ValueError:
             raise InvalidRequest(f"{call.id!r} is not the id of a table") from None
         commit = self._lake.commit_of(call.at)
-        key = self._tables.where_is(commit, identity)
+        key = self._tables.find_key(commit, identity)
         if key is None:
             return None
         return TablePlace(key=key, location=self._tables.require_managed(commit, key).location)
 
 
-def _change(call: delta_calls.CommitTables, status: delta_calls.TableCommit) -> Change:
+def _make_change(call: delta_calls.CommitTables, status: delta_calls.TableCommit) -> Change:
     """What the lake is asked to do. ``InvalidRequest`` for numbers and text that no request can hold."""
     for number in (status.version, status.read_version):
         if number is not None and abs(number) > VERSION_MAX:
             raise InvalidRequest(f"'{status.key}' has no version {number}: versions end at {VERSION_MAX}")
     try:
-        return intents.change(status.key, _make_intent(call, status))
+        return intents.make_change_operation(status.key, _make_intent(call, status))
     except (OverflowError, UnicodeEncodeError) as problem:
         raise InvalidRequest(f"invalid commit to '{status.key}': {problem}") from None
 
@@ -491,7 +499,7 @@ def _make_intent(call: delta_calls.CommitTables, status: delta_calls.TableCommit
     """What the format is asked to do. The same request comes to the same intent."""
     return intents.CommitIntent(
         actions=_encode_actions(status.key, status.actions),
-        uuid=status.attempt or _attempt(call, status.key),
+        uuid=status.attempt or _derive_attempt_id(call, status.key),
         version=status.version,
         table=status.table,
         read_version=status.read_version,
@@ -510,7 +518,7 @@ def _encode_actions(key: Key, actions: str | delta_calls.ActionsFile) -> bytes |
         raise InvalidRequest(f"invalid commit to '{key}': {problem}") from None
 
 
-def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
+def _derive_attempt_id(call: delta_calls.CommitTables, key: Key) -> UUID:
     """The attempt of a request that names none; its repetition, by the same key, is the same attempt."""
     if call.idempotency_key is None:
         return uuid4()
@@ -531,7 +539,7 @@ def _decode_partitions(part: delta_calls.TablePart) -> PartitionFilter:
     return PartitionFilter(part.values, part.where)
 
 
-def _ratified_answer(status: owner.OwnerRatifiedTable) -> CommittedTable:
+def _describe_ratified_table(status: owner.OwnerRatifiedTable) -> CommittedTable:
     return CommittedTable(
         key=status.key,
         version=status.version,

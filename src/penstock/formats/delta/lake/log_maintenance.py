@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
 from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
 from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.formats.delta.lake.services import DeltaServices
-from penstock.formats.delta.log.cleanup import plan_cleanup, remove
-from penstock.formats.delta.log.compaction import compact
+from penstock.formats.delta.log.cleanup import plan_cleanup, remove_log_files
+from penstock.formats.delta.log.compaction import compact_commits
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
-from penstock.formats.delta.publishing.maintenance import checkpoint
+from penstock.formats.delta.publishing.maintenance import make_checkpoint
 from penstock.formats.delta.publishing.side_files import needed_files, plan_scratch
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
@@ -31,12 +31,12 @@ class LogMaintenance:
         self._kernel, self._places, self._publisher = kernel, parts.places, parts.publisher
         self._tables, self._log_check = parts.owner.tables, parts.log_check
 
-    def checkpoint(self, call: CheckpointTable) -> WrittenFile:
+    def write_checkpoint(self, call: CheckpointTable) -> WrittenFile:
         _, place, version = self._require_in_sync(call.key)
-        written = checkpoint(place, version, self._now_ms())
+        written = make_checkpoint(place, version, self._now_ms())
         return WrittenFile(key=call.key, version=version, name=written.name if written is not None else "")
 
-    def compact(self, call: CompactLog) -> WrittenFile:
+    def compact_log(self, call: CompactLog) -> WrittenFile:
         _, place, published = self._require_in_sync(call.key)
         last = published if call.last is None else call.last
         if not 0 <= last <= published:
@@ -47,9 +47,9 @@ class LogMaintenance:
             first = 0 if newest is None else newest.version + 1
         if not 0 <= first < last:
             return WrittenFile(key=call.key, version=last, name="")
-        return WrittenFile(key=call.key, version=last, name=compact(place, first, last) or "")
+        return WrittenFile(key=call.key, version=last, name=compact_commits(place, first, last) or "")
 
-    def clean(self, call: CleanLog) -> CleanedLog:
+    def clean_log(self, call: CleanLog) -> CleanedLog:
         """Files of a table that nobody needs go: old ones of its log, and those that lie beside it.
 
         What kept commits need is gathered before the files are listed. Whatever is put to use in between was
@@ -58,7 +58,7 @@ class LogMaintenance:
         """
         require_unmoved(self._kernel.store)
         content, place, published = self._require_in_sync(call.key)
-        _, metadata = self._tables.parse_declared(line_of(content))
+        _, metadata = self._tables.parse_declared(decode_branch_log(content))
         retained_states = tuple(self._list_retained_states(content))
         now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).find_pinned_time_us()
         planned = plan_cleanup(
@@ -66,16 +66,17 @@ class LogMaintenance:
             metadata.configuration,
             published=published,
             keep_from=min(
-                (max(0, line_of(content).published) for content in retained_states), default=published
+                (max(0, decode_branch_log(content).published) for content in retained_states),
+                default=published,
             ),
             now_ms=now_ms,
             pinned_us=pinned_us,
         )
-        needed = needed_files(retained_states, self._tables.read)
+        needed = needed_files(retained_states, self._tables.read_object)
         beside = plan_scratch(place, needed, now_ms=now_ms, pinned_us=pinned_us)
         names = (*planned.names, *beside.names)
         if not call.dry_run:
-            remove(place, names)
+            remove_log_files(place, names)
         return CleanedLog(key=call.key, names=names, dry_run=call.dry_run)
 
     def _require_in_sync(self, key: Key) -> tuple[DeltaTable, Place, int]:
@@ -84,18 +85,18 @@ class LogMaintenance:
         ``OutOfSync`` if it has what the lake does not know: what was not ratified is not made
         part of anything, and nothing that it needs is removed.
         """
-        content = self._tables.require_managed(self._tables.head(), key)
+        content = self._tables.require_managed(self._tables.find_head(), key)
         self._publisher.check_owned(content)
-        if line_of(content).phase is OwnershipPhase.OWNED:
+        if decode_branch_log(content).phase is OwnershipPhase.OWNED:
             self._log_check.require_in_sync(key, content, is_default=True, again=True)
-        published = self._publisher.look(content)
+        published = self._publisher.inspect_log(content)
         if published < 0:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
         return content, self._places.open_place(content.location), published
 
     def _list_retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
         """The states of the table at every retained commit, with those of other tables at the same place."""
-        for state in RetainedDeltaTables(self._kernel, self._tables).unseen():
+        for state in RetainedDeltaTables(self._kernel, self._tables).walk_unseen_tables():
             if state.location.rstrip("/") == content.location.rstrip("/"):
                 yield state
 

@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.lake.written_files import names_of
+from penstock.formats.delta.lake.written_files import list_added_names
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.rows.deletion_words import count_rows
 from penstock.formats.delta.rows.file_addresses import name_inside
-from penstock.formats.delta.rows.vectors import DeletedRows, rows_of, write_vectors
+from penstock.formats.delta.rows.vectors import DeletedRows, read_deleted_rows, write_vectors
 from penstock.lake.job_files import remove_files
 from penstock.model.decoders import get_json_decoder
 
@@ -32,7 +32,7 @@ class FileDeletionMarks(NamedTuple):
     bits: int
 
 
-def uses_vectors(table: DeltaJob) -> bool:
+def uses_deletion_vectors(table: DeltaJob) -> bool:
     """Whether rows of the table are deleted by deletion vectors: its property says so."""
     is_enabled = is_on(table.metadata.configuration, DELETION_VECTORS)
     return is_enabled and "deletionVectors" in supported_features(table.protocol)
@@ -50,8 +50,10 @@ def mark_rows(
     deleted: dict[str, DeletedRows] = {}
     for mark in marks:
         count = count_rows(place, mark.file)
-        file = replace(mark.file, stats=_stats_with_wide_bounds(mark.file.stats, count), data_change=True)
-        before = rows_of(file, file.deletion_vector, place.read_range, lambda path: name_inside(path, place))
+        file = replace(mark.file, stats=_mark_bounds_as_wide(mark.file.stats, count), data_change=True)
+        before = read_deleted_rows(
+            file, file.deletion_vector, place.read_range, lambda path: name_inside(path, place)
+        )
         bits = before.bits | mark.bits
         if bits.bit_count() < before.total:
             files[file.path], deleted[file.path] = file, DeletedRows(bits, before.total)
@@ -64,18 +66,18 @@ def mark_beside(table: DeltaJob, marks: Iterable[FileDeletionMarks], written: It
     """As ``mark_rows``, beside files that were written for the same change. If it fails, none is left."""
     created: list[str] = []
 
-    def create(name: str, data: bytes) -> None:
+    def create_file(name: str, data: bytes) -> None:
         created.append(name)
         table.place.create(name, data)
 
     try:
-        return mark_rows(table, marks, create)
+        return mark_rows(table, marks, create_file)
     except BaseException:
-        remove_files(table.place, [*created, *names_of(written)])
+        remove_files(table.place, [*created, *list_added_names(written)])
         raise
 
 
-def _stats_with_wide_bounds(stats: str | None, rows: int) -> str:
+def _mark_bounds_as_wide(stats: str | None, rows: int) -> str:
     """Statistics of a file some of whose rows are deleted: its bounds may be wider than what is left.
 
     They tell how many rows the file has, as the protocol asks of files with deletion vectors.

@@ -8,8 +8,8 @@ from penstock.errors import PenstockError
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.rows.file_addresses import name_inside, table_place
-from penstock.formats.delta.rows.vectors import vector_file
+from penstock.formats.delta.rows.file_addresses import name_inside, open_table_place
+from penstock.formats.delta.rows.vectors import get_vector_file_name
 from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
 from penstock.lake.table import Table
 from penstock.model.nessie import DeltaTable
@@ -30,7 +30,7 @@ class MissingDeltaFiles(MissingFiles):
         key = str(table.key)
         try:
             # Not as readers get it: nothing is written for them at a place that may be the wrong one.
-            snapshot = self._parts.commits.snapshot(content, self._parts.owner.tables.read)
+            snapshot = self._parts.commits.read_snapshot(content, self._parts.owner.tables.read_object)
             gone = self.find_gone(content, snapshot)
         except PenstockError as problem:
             yield MissingFile(key, reference, None, f"its log cannot be read: {problem.message}")
@@ -40,8 +40,8 @@ class MissingDeltaFiles(MissingFiles):
 
     def find_gone(self, content: DeltaTable, snapshot: LogSnapshot) -> list[str]:
         """The files of one version of a table that are gone: data files, and those of deletion vectors."""
-        place = table_place(self._parts.places, content.location, snapshot.metadata.configuration)
-        names = {name for add in snapshot.files() for name in _list_file_names(add, place)}
+        place = open_table_place(self._parts.places, content.location, snapshot.metadata.configuration)
+        names = {name for add in snapshot.read_files() for name in _list_file_names(add, place)}
         present_names = self._list_names(place)
         for source in place.sources if isinstance(place, LinkedPlace) else ():
             present_names = present_names | {f"{source.url}/{name}" for name in self._list_names(source)}
@@ -57,6 +57,6 @@ def _list_file_names(add: Add, place: Place) -> Iterator[str]:
     yield name_inside(add.path, place)
     vector = add.deletion_vector
     if vector is not None and vector.storage_type == "u":
-        yield vector_file(vector)
+        yield get_vector_file_name(vector)
     elif vector is not None and vector.storage_type == "p":
         yield name_inside(vector.path_or_inline_dv, place)

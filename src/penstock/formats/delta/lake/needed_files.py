@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.errors import Damaged, InvalidLog
 from penstock.formats.delta.branch_log.branch_log import BranchLogEntry as Ratified
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.names import (
     StagedName,
     parse_name,
 )
-from penstock.formats.delta.publishing.log_writer import batches, bytes_of
+from penstock.formats.delta.publishing.log_writer import group_versions, read_ratified_commits
 from penstock.formats.delta.publishing.side_files import UniqueLogEntries, side_files
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
@@ -47,12 +47,12 @@ def needed_folders(
     needs: dict[str, _LogNeeds] = {}
     finder = SourceFinder(parts.owner.tables) if has_clones(kernel) else None
     clones: dict[str, set[str]] = {}
-    for content in RetainedDeltaTables(kernel, parts.owner.tables, progress).unseen():
+    for content in RetainedDeltaTables(kernel, parts.owner.tables, progress).walk_unseen_tables():
         location = normalise_location(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
         needs[location].note_table(content)
-        for source in () if finder is None else finder.find(content):
+        for source in () if finder is None else finder.find_sources(content):
             clones.setdefault(source, set()).add(location)
     borrowers = {location: needs[location] for location in set().union(*clones.values())}
     for location in sorted({*needs, *clones}):
@@ -75,7 +75,7 @@ class _LogNeeds:
         self.borrowers: Sequence[_LogNeeds] = ()
         """Clones that have files of the table."""
         self._is_settled = False
-        self._read = parts.owner.tables.read
+        self._read = parts.owner.tables.read_object
         self._entries = UniqueLogEntries(self._read)
         self._named, self._beside = DeltaNamedFiles(), set[str]()
         self._required: set[str] = set()
@@ -91,15 +91,15 @@ class _LogNeeds:
 
     def note_table(self, content: DeltaTable) -> None:
         """Learn what the table needs as one kept commit has it."""
-        line = line_of(content)
-        self._latest = max(self._latest, line.fork)
+        line = decode_branch_log(content)
+        self._latest = max(self._latest, line.fork_version)
         self._rests_on.add(line.published)
-        for version, entry in self._entries.unseen(content):
+        for version, entry in self._entries.find_unseen_entries(content):
             self._beside.update(side_files(version, entry))
             if entry.line:
-                self._required.add(entry.name(version))
+                self._required.add(entry.get_staged_path(version))
             elif self._sizes.get(version) != entry.size:
-                self._beside.add(entry.name(version))
+                self._beside.add(entry.get_staged_path(version))
             else:
                 continue  # the log names it
             self._waiting.append((version, entry))
@@ -112,9 +112,11 @@ class _LogNeeds:
         try:
             log = read_log(self._place, self._named, self._latest)
             reported: set[int] = set()
-            for some in batches(self._waiting):
-                for byte in bytes_of(self._place, self._content, some, self._read):
-                    self._named.take_commit(self._place.url, byte.entry.name(byte.version), byte.data)
+            for some in group_versions(self._waiting):
+                for byte in read_ratified_commits(self._place, self._content, some, self._read):
+                    self._named.take_commit(
+                        self._place.url, byte.entry.get_staged_path(byte.version), byte.data
+                    )
                     if not byte.entry.line:
                         reported.add(byte.version)
             self._check_log(log, reported)
@@ -128,10 +130,14 @@ class _LogNeeds:
         for version in sorted(self._rests_on - {-1}):
             unknown = (
                 missing_version
-                for missing_version in range(log.latest + 1, version + 1)
+                for missing_version in range(log.latest_version + 1, version + 1)
                 if missing_version not in reported
             )
-            missing = next(unknown, None) if version > log.latest or log.covers(version) else version
+            missing = (
+                next(unknown, None)
+                if version > log.latest_version or log.covers_version(version)
+                else version
+            )
             if missing is not None:
                 raise InvalidLog(f"version {missing} cannot be read from its log any more")
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from penstock.errors import TableConflict
 from penstock.formats.delta.lake.calls import GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.replaced_parts import replaced_files
-from penstock.formats.delta.lake.row_rewrite import has_only_maintenance, region, removals
+from penstock.formats.delta.lake.row_rewrite import has_only_maintenance, make_removes, make_table_part
 from penstock.formats.delta.lake.scan_conditions import readable_condition
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Action
@@ -43,11 +43,11 @@ def oldest_read(lake: Lake, key: Key, reads: OwnReads) -> PinnedCommit | None:
 def read_set(table: DeltaJob, reads: OwnReads, zone: str | None) -> WriterReads:
     """What a write rests on that has read these parts of the table."""
     conditions = dict.fromkeys(readable_condition(table.snapshot, read.where, zone) for read in reads)
-    parts = tuple(region(table, condition) for condition in conditions)
+    parts = tuple(make_table_part(table, condition) for condition in conditions)
     return WriterReads(parts=parts, files=None if reads else ())
 
 
-def unite(one: WriterReads, other: WriterReads) -> WriterReads:
+def unite_reads(one: WriterReads, other: WriterReads) -> WriterReads:
     """What a write rests on that rests on both."""
     if not other.parts:
         return one
@@ -68,18 +68,18 @@ def commit_on_reads(
     for tries_left in reversed(range(COMMITS_MAX)):
         removed: Sequence[Action] = ()
         if replaces is not None:
-            removed = removals(replaced_files(table.metadata, replaces, table.snapshot.files()))
+            removed = make_removes(replaced_files(table.metadata, replaces, table.snapshot.files()))
         try:
             return commit(table, removed)
         except TableConflict as conflict:
-            fresh = table.again()
+            fresh = table.reopen_table()
             if not tries_left or not has_only_maintenance(table, fresh):
-                raise explain(conflict) from None
+                raise explain_conflict(conflict) from None
             table = fresh
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def explain(conflict: TableConflict) -> TableConflict:
+def explain_conflict(conflict: TableConflict) -> TableConflict:
     """The same conflict, with what to do about it."""
     details = {name: value for name, value in conflict.details.items() if name != "conflicts"}
     return TableConflict(conflict.conflicts, f"{conflict.message}{WAY_OUT}", **details)

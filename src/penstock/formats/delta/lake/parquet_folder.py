@@ -21,16 +21,16 @@ from penstock.formats.delta.lake.answers import ConvertedFolder
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.creation import check_missing, find_done
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import leaves_in_footer
+from penstock.formats.delta.lake.footer_stats import select_footer_leaves
 from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
-from penstock.formats.delta.lake.table import lines_of, lines_to_send
+from penstock.formats.delta.lake.table import encode_actions, pack_lines_for_call
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.column_mapping import MODE
 from penstock.formats.delta.protocol.column_rules import CONSTRAINTS
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
-from penstock.formats.delta.rows.footer_bytes import tail
+from penstock.formats.delta.rows.footer_bytes import read_footer_bytes
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.rows.arrow_types import DECIMAL, allow_nulls, make_schema, pa, pq
 from penstock.formats.rows.expression_text import SQL_TYPES
@@ -81,7 +81,7 @@ def convert_folder(
     place = lake.places.open_place(call.location)
     plan = plan_folder(place, partition_types, call.properties, progress)
     metadata = plan.metadata
-    adds = file_actions(plan.files, metadata, leaves_in_footer(indexed_leaves(metadata)))
+    adds = file_actions(plan.files, metadata, select_footer_leaves(indexed_leaves(metadata)))
     converted = ConvertedFolder(
         key=call.key,
         location=call.location,
@@ -102,7 +102,7 @@ def convert_folder(
             id=uuid4(),
             schema=metadata.schema_string,
             partition_by=metadata.partition_columns,
-            actions=lines_to_send(lambda: place, lines_of([info, *adds])),
+            actions=pack_lines_for_call(lambda: place, encode_actions([info, *adds])),
         )
     )
     return msgspec.structs.replace(converted, commit=made.commit)
@@ -171,13 +171,13 @@ def _is_hidden(path: str) -> bool:
 
 
 def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _FolderFile:
-    end = tail(place, entry.key, entry.size) if entry.size else None
+    end = read_footer_bytes(place, entry.key, entry.size) if entry.size else None
     try:
         if end is None:
             raise InvalidRequest("the file is empty, or cannot be read")
         footer = pq.read_metadata(pa.BufferReader(end))
         schema = _make_schema(footer)
-        leaves = leaves_in_footer(
+        leaves = select_footer_leaves(
             indexed_leaves(Metadata(id="", schema_string=write_schema(schema), partition_columns=()))
         )
         columns = footer_columns(footer, [leaf.stored for leaf in leaves])

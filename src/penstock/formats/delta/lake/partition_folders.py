@@ -33,7 +33,7 @@ def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, .
     return tuple(found)
 
 
-def values_of(directory: str, fields: Sequence[Field]) -> Values:
+def parse_partition_values(directory: str, fields: Sequence[Field]) -> Values:
     """The partition values that a directory stands for, as the log spells them.
 
     ``InvalidRequest`` names a column with a value that no log can hold, or a null where none may be.
@@ -51,7 +51,7 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
     }
 
 
-def fields_of(metadata: Metadata) -> tuple[Field, ...]:
+def list_partition_fields(metadata: Metadata) -> tuple[Field, ...]:
     """The columns that a table is partitioned by."""
     return partition_fields(parse_schema(metadata.schema_string), metadata.partition_columns)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged
-from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.snapshots import DeltaSnapshotCache
-from penstock.formats.delta.log.scan import batches
+from penstock.formats.delta.log.scan import read_rows
 from penstock.formats.delta.log.snapshot import LogSnapshot
-from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.delta.rows.file_addresses import open_table_place
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -33,11 +33,11 @@ def read_proposed(
 
 def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any:
     """Begin to read the rows, in a process that has nothing of the lake but its objects."""
-    return _read_batches(Commits(places).snapshot(content, _make_blob_reader(objects)), places, content)
+    return _read_batches(Commits(places).read_snapshot(content, _make_blob_reader(objects)), places, content)
 
 
 def _read_batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) -> Any:
-    return batches(snapshot, table_place(places, content.location, snapshot.metadata.configuration))
+    return read_rows(snapshot, open_table_place(places, content.location, snapshot.metadata.configuration))
 
 
 def _read_snapshot(
@@ -47,17 +47,19 @@ def _read_snapshot(
     read, base = _make_blob_reader(proposal.objects), lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
-    if base is not None and BranchLogTip.of(line_of(base)).is_on(line_of(content), read):
-        before = commits.snapshot(base, read)
-        return before.followed_by([*commits.tail(content, before.version, read)])
-    return DeltaSnapshotCache(lake.places, commits.tail).of(content, read)
+    if base is not None and BranchLogTip.from_line(decode_branch_log(base)).is_on(
+        decode_branch_log(content), read
+    ):
+        before = commits.read_snapshot(base, read)
+        return before.append_commits([*commits.read_log_tail(content, before.version, read)])
+    return DeltaSnapshotCache(lake.places, commits.read_log_tail).get_snapshot(content, read)
 
 
 def _make_blob_reader(objects: Objects) -> Callable[[ObjectId], bytes]:
-    def read(data: ObjectId) -> bytes:
+    def read_blob(data: ObjectId) -> bytes:
         stored = objects.get(data)
         if not isinstance(stored, Blob):
             raise Damaged(f"object {data.hex()} holds no bytes", objects=[data.hex()])
         return stored.data
 
-    return read
+    return read_blob

@@ -20,7 +20,7 @@ Values: TypeAlias = Mapping[str, Any]
 """Values of partition columns; several for one column as a list."""
 
 
-def parts_of(
+def make_replaced_parts(
     metadata: Metadata, partitions: Sequence[Values] | None, where: str | None = None
 ) -> tuple[TablePart, ...]:
     """What is replaced in a table: what both the values and the condition say. Nothing said is all of it.
@@ -42,20 +42,20 @@ def check_inside(metadata: Metadata, parts: Sequence[TablePart], adds: Sequence[
         metadata.schema_string, tuple(PartitionFilter(part.values, part.where) for part in parts)
     )
     for add in adds if parts else ():
-        if not (region.holds(add.partition) and region.is_decided(add.partition)):
+        if not (region.may_hold_file(add.partition) and region.is_decided(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
             raise InvalidRequest(
                 f"the data has rows of {where}, which is not one of the partitions to be overwritten"
             )
 
 
-def replaced_parts(
+def derive_replaced_parts(
     metadata: Metadata, files: Sequence[Action], where: str | None, *, is_dynamic: bool
 ) -> tuple[TablePart, ...] | None:
     """What an overwrite by files removes at its turn: parts of the table, all that there is, or nothing."""
     added = [file for file in files if isinstance(file, Add)]
     if where is not None:
-        parts = parts_of(metadata, None, where)
+        parts = make_replaced_parts(metadata, None, where)
         check_inside(metadata, parts, added)
         return parts
     if not is_dynamic or not metadata.partition_columns:
@@ -79,14 +79,14 @@ def replaced_files(metadata: Metadata, parts: Sequence[TablePart], files: Iterab
         metadata.schema_string,
         tuple(PartitionFilter(part.values, part.where) for part in parts) or (PartitionFilter(),),
     )
-    chosen = [file for file in files if region.holds(file.partition_values)]
+    chosen = [file for file in files if region.may_hold_file(file.partition_values)]
     for file in chosen:
         if not region.is_decided(file.partition_values):
             raise undecided_error("the table", file.partition_values)
     return chosen
 
 
-def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None) -> bool:
+def is_decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None) -> bool:
     """Whether the lake can tell by partition values, and means the same as Spark, where a condition is
     true."""
     columns = condition_columns(where, metadata.schema_string)

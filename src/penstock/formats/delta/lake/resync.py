@@ -24,11 +24,13 @@ class DeltaSync:
         self._tables, self._logs, self._call = parts.owner.tables, parts.resync, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:
-        return ((key, content.location) for key, content in self._tables.all(self._tables.head()))
+        return (
+            (key, content.location) for key, content in self._tables.list_tables(self._tables.find_head())
+        )
 
     def resync(self, key: Key) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
-        resynced = self._logs.resync(key, self._make_table_request(key), **how)
+        resynced = self._logs.resync_table(key, self._make_table_request(key), **how)
         return None if resynced.is_in_sync else _make_answer(resynced)
 
     def bring_back(self, key: Key, before: DeltaTable) -> ResyncedTable | None:

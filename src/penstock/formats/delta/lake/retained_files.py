@@ -10,14 +10,14 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
-from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, decode_branch_log
 from penstock.formats.delta.branch_log.ownership import TableOwner
 from penstock.formats.delta.lake.former_files import read_note
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.log_ownership import named_owner
-from penstock.formats.delta.publishing.log_writer import BATCH_MAX, batches, bytes_of
+from penstock.formats.delta.publishing.log_writer import BATCH_MAX, group_versions, read_ratified_commits
 from penstock.formats.delta.publishing.side_files import UniqueLogEntries, side_files
 from penstock.formats.sync import SyncState, out_of_sync
 from penstock.model.keys import Key
@@ -29,7 +29,7 @@ PREFIX_LENGTH_MAX: Final = 1000
 
 
 class RetainedFiles:
-    """What is needed of one table. What stands against knowing it is raised by ``check``, not before."""
+    """What is needed of one table. What stands against knowing it, only ``check_completeness`` raises."""
 
     def __init__(self, parts: DeltaServices, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """The log is read here and now; ``content`` is the table as a reference has it."""
@@ -44,7 +44,7 @@ class RetainedFiles:
         """How many letters the table's random prefixes have."""
         self.former: frozenset[str] = frozenset()
         """Data files with other names than writers give, of versions that an erase has ended."""
-        self._tables, self._read = parts.owner.tables, parts.owner.tables.read
+        self._tables, self._read = parts.owner.tables, parts.owner.tables.read_object
         self._entries = UniqueLogEntries(self._read)
         self._waiting: list[tuple[int, BranchLogEntry]] = []
         self._problem: PenstockError | None = None
@@ -60,24 +60,24 @@ class RetainedFiles:
         try:
             parts.publisher.check_owned(content)
             if is_default:
-                self.published = parts.publisher.look(content)
-            self.prefix_length = self._declared_prefix_length()
+                self.published = parts.publisher.inspect_log(content)
+            self.prefix_length = self._read_prefix_length()
             self.former = read_note(self.place)
             self._log = read_log(self.place, self.named)
-            self._owner = named_owner(self.place) if self._log.latest >= 0 else None
+            self._owner = named_owner(self.place) if self._log.latest_version >= 0 else None
         except PenstockError as problem:
             self._problem = problem
 
-    def take(self, content: DeltaTable) -> None:
+    def add_content(self, content: DeltaTable) -> None:
         """Learn what the table names as one kept commit has it."""
         if self._problem is not None:
             return
         try:
-            line = line_of(content)
+            line = decode_branch_log(content)
             self._ids.add(content.id)
             self._rests_on.add(line.published)
-            self._latest = max(self._latest, line.fork)
-            for version, entry in self._entries.unseen(content):
+            self._latest = max(self._latest, line.fork_version)
+            for version, entry in self._entries.find_unseen_entries(content):
                 self.beside.update(side_files(version, entry))
                 if not entry.line and self._log.commits.get(version) == entry.size:
                     continue  # named by the log
@@ -87,30 +87,34 @@ class RetainedFiles:
         except PenstockError as problem:
             self._problem = problem
 
-    def settle(self) -> None:
-        """Read whatever ``take`` has put off."""
+    def read_deferred_commits(self) -> None:
+        """Read whatever ``add_content`` has put off."""
         try:
             if self._problem is None:
                 self._take_waiting()
         except PenstockError as problem:
             self._problem = problem
 
-    def check(self) -> None:
+    def check_completeness(self) -> None:
         """Raise what stands against knowing everything that is named, if anything does."""
         if self._problem is not None:
             raise self._problem
         log = self._log
-        if log.latest >= 0:
+        if log.latest_version >= 0:
             self._check_owner()
-        if log.latest > self._latest:
-            raise out_of_sync(self.key, self.place.url, SyncState(self._latest, log.latest))
+        if log.latest_version > self._latest:
+            raise out_of_sync(self.key, self.place.url, SyncState(self._latest, log.latest_version))
         for version in sorted(self._rests_on - {-1}):
             unknown = (
                 missing_version
-                for missing_version in range(log.latest + 1, version + 1)
+                for missing_version in range(log.latest_version + 1, version + 1)
                 if missing_version not in self._told
             )
-            missing = next(unknown, None) if version > log.latest or log.covers(version) else version
+            missing = (
+                next(unknown, None)
+                if version > log.latest_version or log.covers_version(version)
+                else version
+            )
             if missing is not None:
                 raise InvalidLog(
                     f"version {missing} of the table at {self.place.url} can no longer be read from its "
@@ -123,9 +127,9 @@ class RetainedFiles:
 
     def _take_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for some in batches(waiting):
-            for byte in bytes_of(self.place, self.content, some, self._read):
-                self.named.take_commit(self.place.url, byte.entry.name(byte.version), byte.data)
+        for some in group_versions(waiting):
+            for byte in read_ratified_commits(self.place, self.content, some, self._read):
+                self.named.take_commit(self.place.url, byte.entry.get_staged_path(byte.version), byte.data)
                 if not byte.entry.line:
                     self._told.add(byte.version)
 
@@ -141,8 +145,8 @@ class RetainedFiles:
                 id=str(self.content.id),
             )
 
-    def _declared_prefix_length(self) -> int:
-        _, metadata = self._tables.parse_declared(line_of(self.content))
+    def _read_prefix_length(self) -> int:
+        _, metadata = self._tables.parse_declared(decode_branch_log(self.content))
         text = metadata.configuration.get(PREFIX_LENGTH_PROPERTY, "").strip()
         length = int(text) if text.isdecimal() else PREFIX_LENGTH
         return length if 0 < length <= PREFIX_LENGTH_MAX else PREFIX_LENGTH

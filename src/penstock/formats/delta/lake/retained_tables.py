@@ -30,7 +30,7 @@ class RetainedDeltaTables:
         self.neighbours = NeighbourTables(DeltaTable)
         self._history = RetainedHistory(kernel, self._tables_of_commit, progress)
 
-    def unseen(self) -> Iterator[DeltaTable]:
+    def walk_unseen_tables(self) -> Iterator[DeltaTable]:
         """Managed tables as commits have them at which nobody has looked before, some of them repeatedly.
 
         ``Damaged`` if something is missing that has not expired.
@@ -42,7 +42,7 @@ class RetainedDeltaTables:
         if is_first:
             for stored, value in self._kernel.read_state(data).scan():
                 self.neighbours.note_content(stored, read_content(self._kernel.objects, value))
-            for tables in (self._tables.all(data), self._tables.all_dropped(data)):
+            for tables in (self._tables.list_tables(data), self._tables.list_dropped_tables(data)):
                 for _, content in tables:
                     if (retained := self._history.drop_erased(content)) is not None:
                         yield retained

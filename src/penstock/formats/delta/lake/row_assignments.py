@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.column_rules import GENERATED, identity_of
+from penstock.formats.delta.protocol.column_rules import GENERATED, get_identity_column
 from penstock.formats.delta.rows.filled_columns import ColumnFiller, IdentityNumberSource
 from penstock.formats.rows.arrow_types import find_arrow_type, make_arrow_schema, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression
@@ -49,7 +49,7 @@ class RowAssignment:
         whole = {path[0] for path in values if len(path) == 1}
         self._kept = {field.name for field in self._fields if not is_insert and field.name not in whole}
         for field in self._fields if not is_insert else ():
-            if field.name in assigned and identity_of(field) is not None:
+            if field.name in assigned and get_identity_column(field) is not None:
                 raise InvalidRequest(
                     f"'{field.name}' cannot be assigned: it is an identity column, whose numbers do not "
                     "change",
@@ -59,13 +59,13 @@ class RowAssignment:
             schema, make_arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers
         )
 
-    def columns_of(self, table: str) -> list[str]:
+    def list_needed_columns(self, table: str) -> list[str]:
         """The columns of a table that are needed; of rows that are updated also those that stay."""
         expressions = [value for value in self._values.values() if isinstance(value, SqlExpression)]
         names = {name for expression in expressions for name in expression.columns_of(table)}
         return sorted(names | self._kept if table in (TABLE, TARGET) else names)
 
-    def apply(self, before: Any, frames: RowFrames) -> Any:
+    def assign_columns(self, before: Any, frames: RowFrames) -> Any:
         """Rows of the table; ``before`` are those that are updated, ``None`` for new ones."""
         values = {
             path: value.evaluate(frames)
@@ -84,7 +84,7 @@ class RowAssignment:
             for field in self._fields
         ]
         names = [field.name for field in self._fields]
-        return self._fill.fill(pa.RecordBatch.from_arrays(arrays, names=names))
+        return self._fill.fill_columns(pa.RecordBatch.from_arrays(arrays, names=names))
 
 
 def parse_assignments(

@@ -17,17 +17,22 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import WriterReads
-from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, count_live_rows, no_rows
+from penstock.formats.delta.lake.file_changes import (
+    ChangedFiles,
+    RowOutcomes,
+    count_live_rows,
+    make_empty_mask,
+)
 from penstock.formats.delta.lake.identity_numbers import ReservedNumbers
 from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
 from penstock.formats.delta.lake.row_rewrite import (
     RowRewrite,
     check_changeable,
     commit_planned,
-    done_before,
+    find_earlier_result,
+    make_removes,
+    make_table_part,
     read_set_of,
-    region,
-    removals,
 )
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
@@ -74,9 +79,9 @@ def replace_rows(
 ) -> TableCommitResult:
     """Put rows in the place of those for which a condition is true, which it is for all of the new ones."""
     job = DeltaJob(table.lake, table.key, table.require_branch())
-    if (earlier := done_before(job, idempotency_key)) is not None:
+    if (earlier := find_earlier_result(job, idempotency_key)) is not None:
         return earlier
-    return _plan_replacement(job, data, where).rewrite.commit(description, idempotency_key)
+    return _plan_replacement(job, data, where).rewrite.commit_rewrite(description, idempotency_key)
 
 
 class PlannedChange(NamedTuple):
@@ -94,7 +99,7 @@ def change_rows(
     """Plan a change of a table and commit it, unless it was done before or there is nothing to do."""
     table.lake.begin_write(makes_lake=False)
     job = DeltaJob(table.lake, table.key, table.require_branch())
-    if (earlier := done_before(job, idempotency_key)) is not None:
+    if (earlier := find_earlier_result(job, idempotency_key)) is not None:
         (ratified,) = earlier.tables
         return ChangedRows(
             key=table.key,
@@ -136,22 +141,24 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
         files = files_of_partitions(job, condition)
         if not files:
             return None
-        reads = read_set_of(region(job, needed_text(condition, TABLE)))
+        reads = read_set_of(make_table_part(job, make_necessary_condition(condition, TABLE)))
         count = count_live_rows(files)
         metrics = {} if count is None else {"numDeletedRows": count}
         metrics["numRemovedFiles"] = len(files)
-        return PlannedChange(RowRewrite(job, "DELETE", parameters, removals(files), reads, metrics), count)
+        return PlannedChange(
+            RowRewrite(job, "DELETE", parameters, make_removes(files), reads, metrics), count
+        )
     touched = find_touched(job, condition)
     if not touched.files:
         return None
 
-    def decide(rows: Any) -> RowOutcomes:
+    def decide_outcomes(rows: Any) -> RowOutcomes:
         deleted = condition.is_true(RowFrames.of(table=rows))
-        return RowOutcomes(deleted, no_rows(rows), rows.slice(0, 0))
+        return RowOutcomes(deleted, make_empty_mask(rows), rows.slice(0, 0))
 
     with ChangedFiles(job) as changes:
-        changes.rewrite(touched.files, partial(read_files, job), decide)
-        actions = changes.finish()
+        changes.rewrite_files(touched.files, partial(read_files, job), decide_outcomes)
+        actions = changes.finish_actions()
     metrics = {"numDeletedRows": changes.deleted, **count_files(actions)}
     return PlannedChange(
         RowRewrite(job, "DELETE", parameters, actions, touched.reads, metrics), changes.deleted
@@ -169,14 +176,16 @@ def _plan_update(job: DeltaJob, values: RowValues, where: str | None) -> Planned
     if not touched.files:
         return None
 
-    def decide(rows: Any) -> RowOutcomes:
+    def decide_outcomes(rows: Any) -> RowOutcomes:
         is_updated = condition.is_true(RowFrames.of(table=rows))
         before = rows.filter(is_updated)
-        return RowOutcomes(no_rows(rows), is_updated, assignment.apply(before, RowFrames.of(table=before)))
+        return RowOutcomes(
+            make_empty_mask(rows), is_updated, assignment.assign_columns(before, RowFrames.of(table=before))
+        )
 
     with ChangedFiles(job) as changes:
-        changes.rewrite(touched.files, partial(read_files, job), decide)
-        actions = changes.finish()
+        changes.rewrite_files(touched.files, partial(read_files, job), decide_outcomes)
+        actions = changes.finish_actions()
     parameters = {"predicate": condition.text}
     metrics = {"numUpdatedRows": changes.updated, **count_files(actions)}
     rewrite = RowRewrite(job, "UPDATE", parameters, actions, touched.reads, metrics)
@@ -188,24 +197,24 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
     condition = parse_condition_text(where, {TABLE: job.schema})
     touched = find_touched(job, condition)
 
-    def decide(rows: Any) -> RowOutcomes:
+    def decide_outcomes(rows: Any) -> RowOutcomes:
         deleted = condition.is_true(RowFrames.of(table=rows))
-        return RowOutcomes(deleted, no_rows(rows), rows.slice(0, 0))
+        return RowOutcomes(deleted, make_empty_mask(rows), rows.slice(0, 0))
 
     reader = open_row_reader(data)
     numbers = ReservedNumbers(job.lake, job.key, job.branch, job.metadata)
     fill = ColumnFiller(job.schema, reader.schema, numbers=numbers)
     with ChangedFiles(job) as changes:
         for batch in reader:
-            rows = fill.fill(batch)
+            rows = fill.fill_columns(batch)
             if not pc.all(condition.is_true(RowFrames.of(table=rows))).as_py():
                 raise InvalidRequest(
                     f"the data has rows that do not match the condition of the overwrite: {where}"
                 )
-            changes.insert(rows, in_feed=bool(touched.files))
+            changes.insert_rows(rows, in_feed=bool(touched.files))
         if touched.files:
-            changes.rewrite(touched.files, partial(read_files, job), decide)
-        actions = [*mark_numbers(job, numbers), *changes.finish()]
+            changes.rewrite_files(touched.files, partial(read_files, job), decide_outcomes)
+        actions = [*mark_numbers(job, numbers), *changes.finish_actions()]
     parameters = {"mode": "Overwrite", "predicate": where}
     metrics = {"numDeletedRows": changes.deleted, "numOutputRows": changes.inserted}
     rewrite = RowRewrite(job, "WRITE", parameters, actions, touched.reads, metrics)
@@ -215,7 +224,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
 def mark_numbers(job: DeltaJob, numbers: ReservedNumbers) -> list[Metadata]:
     """What a change that gave away numbers of a table says of its metadata."""
     numbers.keep_free()
-    return numbers.changes(job.metadata)
+    return numbers.list_metadata_changes(job.metadata)
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -230,16 +239,18 @@ class TouchedFiles(NamedTuple):
 
 def find_touched(job: DeltaJob, condition: SqlExpression) -> TouchedFiles:
     """Look for rows for which a condition is true, in the files that may hold any."""
-    needed = needed_text(condition, TABLE)
-    candidates = job.candidates(needed)
+    needed = make_necessary_condition(condition, TABLE)
+    candidates = job.find_candidate_files(needed)
     numbers: set[int] = set()
     for batch in read_files(job, candidates, condition.columns_of(TABLE)):
         is_true = condition.is_true(RowFrames.of(table=batch))
         numbers.update(pc.unique(batch.column(FILE_NUMBER).filter(is_true)).to_pylist())
-    return TouchedFiles([candidates[number] for number in sorted(numbers)], read_set_of(region(job, needed)))
+    return TouchedFiles(
+        [candidates[number] for number in sorted(numbers)], read_set_of(make_table_part(job, needed))
+    )
 
 
-def needed_text(condition: SqlExpression, table: str) -> str | None:
+def make_necessary_condition(condition: SqlExpression, table: str) -> str | None:
     """What must be true of a row for a condition to be, in the words of the lake's own conditions."""
     predicate = find_needed_predicate(condition.root, table)
     return None if predicate is None else write_predicate(predicate)
@@ -258,7 +269,7 @@ def files_of_partitions(job: DeltaJob, condition: SqlExpression) -> list[Add]:
     """The files of the partitions for whose values a condition is true, which names nothing else."""
     fields = [field for field in job.schema.fields if field.name in job.partition_columns]
     groups: dict[tuple[str | None, ...], list[Add]] = {}
-    for file in job.candidates(needed_text(condition, TABLE)):
+    for file in job.find_candidate_files(make_necessary_condition(condition, TABLE)):
         values = tuple(file.partition_values.get(stored_name(field)) for field in fields)
         groups.setdefault(values, []).append(file)
     arrays = [

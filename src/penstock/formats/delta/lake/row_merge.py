@@ -32,11 +32,11 @@ from penstock.formats.delta.lake.row_changes import (
     mark_numbers,
     read_files,
 )
-from penstock.formats.delta.lake.row_rewrite import RowRewrite, check_changeable, read_set_of, region
+from penstock.formats.delta.lake.row_rewrite import RowRewrite, check_changeable, make_table_part, read_set_of
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_rules import fills_itself, identity_of
+from penstock.formats.delta.protocol.column_rules import get_identity_column, has_generated_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.row_checks import conform_batch
@@ -111,13 +111,13 @@ def _plan_merge(
         check_features(job.metadata)
     else:
         check_changeable(job)
-    return _Merge(job, source, on, clauses).plan()
+    return _Merge(job, source, on, clauses).plan_change()
 
 
 def read_source(data: Any, table: Table) -> Any:
     """The rows of a source as one batch. ``InvalidRequest`` if they are too many for memory."""
     reader = open_row_reader(data)
-    arrow_schema = _typed_schema(reader.schema, table)
+    arrow_schema = _type_null_columns(reader.schema, table)
     schema = make_schema(arrow_schema)
     batches, size = [], 0
     for batch in reader:
@@ -133,7 +133,7 @@ def read_source(data: Any, table: Table) -> Any:
     return as_batch(batches)
 
 
-def _typed_schema(schema: Any, table: Table) -> Any:
+def _type_null_columns(schema: Any, table: Table) -> Any:
     """A schema in which columns that hold nothing but nulls are of the type that the table has for them."""
     if not any(pa.types.is_null(field.type) for field in schema):
         return schema
@@ -181,7 +181,7 @@ class _Merge:
         self._tables = {TARGET: job.schema, SOURCE: make_schema(source.schema)}
         self._on = parse_condition_text(_condition_text(on, self._tables), self._tables)
         self._numbers = ReservedNumbers(job.lake, job.key, job.branch, job.metadata)
-        self._clauses = [self._parse(clause) for clause in clauses]
+        self._clauses = [self._parse_clause(clause) for clause in clauses]
         self._deletes_all_matched = deletes_all_matched(clauses)
         kinds = {clause.kind for clause in clauses}
         self._inserts = NOT_MATCHED in kinds
@@ -193,11 +193,11 @@ class _Merge:
         self._is_matched = pa.repeat(pa.scalar(False), source.num_rows)
         self._several = 0
 
-    def plan(self) -> PlannedChange | None:
+    def plan_change(self) -> PlannedChange | None:
         job = self._job
         needed = None if self._looks_everywhere else self._find_needed()
         text = None if needed is None else write_predicate(needed)
-        candidates = job.candidates(text)
+        candidates = job.find_candidate_files(text)
         changed, matched = self._find_touched_files(candidates)
         if not changed and not self._inserts:
             return None
@@ -205,9 +205,9 @@ class _Merge:
         goes = [candidates[at] for at in changed]
         with ChangedFiles(job) as changes:
             if goes:
-                changes.rewrite(goes, self._read, self._apply_clauses)
-            self._insert(changes, in_feed=bool(goes))
-            actions = changes.finish()
+                changes.rewrite_files(goes, self._read_files, self._apply_clauses)
+            self._insert_rows(changes, in_feed=bool(goes))
+            actions = changes.finish_actions()
             if not actions:
                 return None
             actions = [*mark_numbers(job, self._numbers), *actions]
@@ -218,7 +218,7 @@ class _Merge:
             "numSourceRows": self._source.num_rows,
             **count_files(actions),
         }
-        reads = read_set_of(region(job, text), stays)
+        reads = read_set_of(make_table_part(job, text), stays)
         rewrite = RowRewrite(job, "MERGE", {"predicate": self._on.text}, actions, reads, metrics)
         return PlannedChange(rewrite, changes.deleted, changes.updated, changes.inserted)
 
@@ -235,13 +235,13 @@ class _Merge:
         columns = {name for condition in conditions for name in condition.columns_of(TARGET)}
         for piece in _combine_batches(read_files(self._job, candidates, columns)):
             files = piece.column(FILE_NUMBER)
-            pairs = self._join(piece)
+            pairs = self._join_source(piece)
             self._is_matched = pc.or_(
                 self._is_matched, make_mask(pc.unique(pairs.source_rows), self._source.num_rows)
             )
             matched.update(pc.unique(files.take(pairs.rows)).to_pylist())
             if not self._only_inserts:
-                rows, _, _ = self._choose(piece, pairs)
+                rows, _, _ = self._choose_clauses(piece, pairs)
                 changed.update(pc.unique(files.take(rows)).to_pylist())
         if self._several and not self._deletes_all_matched:
             count = self._several
@@ -254,19 +254,19 @@ class _Merge:
             )
         return sorted(changed), sorted(matched - changed)
 
-    def _join(self, piece: Any) -> _Pairs:
+    def _join_source(self, piece: Any) -> _Pairs:
         """The pairs of rows of a piece and of the source for which the condition is true."""
         if not piece.num_rows or not self._source.num_rows:
-            return _Pairs(_no_positions(), _no_positions())
+            return _Pairs(_make_empty_positions(), _make_empty_positions())
         if not self._keys:
             return self._try_all(piece)
         keys = self._key_table(TARGET, piece, [key for key, _ in self._keys], _ROW)
         names = [f"key{at}" for at in range(len(self._keys))]
-        joined = keys.join(self._source_keys_in_range(keys), names, join_type="inner").combine_chunks()
+        joined = keys.join(self._select_source_keys(keys), names, join_type="inner").combine_chunks()
         pairs = _Pairs(*(_combine_chunks(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
         return pairs if self._rest is None else self._keep_true(piece, pairs, self._rest)
 
-    def _source_keys_in_range(self, keys: Any) -> Any:
+    def _select_source_keys(self, keys: Any) -> Any:
         """The keys of the source that lie among those of a piece: all, unless the table is in their order."""
         if self._keys[0][0].kind not in _BOUNDED:
             return self._source_keys
@@ -309,13 +309,13 @@ class _Merge:
 
     # -- the second look -----------------------------------------------------------------------------------
 
-    def _read(self, files: Sequence[Add]) -> Iterator[Any]:
+    def _read_files(self, files: Sequence[Add]) -> Iterator[Any]:
         return _combine_batches(read_files(self._job, files))
 
     def _apply_clauses(self, rows: Any) -> RowOutcomes:
         """What becomes of the rows of a piece."""
-        pairs = self._join(rows)
-        changed, source_rows, numbers = self._choose(rows, pairs)
+        pairs = self._join_source(rows)
+        changed, source_rows, numbers = self._choose_clauses(rows, pairs)
         deleted, updated, new = [], [], []
         for number, clause in enumerate(self._clauses):
             chosen = pc.equal(numbers, number)
@@ -325,16 +325,18 @@ class _Merge:
             elif len(here):
                 updated.append(here)
                 assignment, sources = clause.assignment, source_rows.filter(chosen)
-                batches = {TARGET: rows.select(assignment.columns_of(TARGET)).take(here)}
+                batches = {TARGET: rows.select(assignment.list_needed_columns(TARGET)).take(here)}
                 if clause.kind == MATCHED:
-                    batches[SOURCE] = self._source.select(assignment.columns_of(SOURCE)).take(sources)
-                new.append(assignment.apply(batches[TARGET], RowFrames(batches, len(here))))
-        places = pa.concat_arrays([*updated, _no_positions()])
+                    batches[SOURCE] = self._source.select(assignment.list_needed_columns(SOURCE)).take(
+                        sources
+                    )
+                new.append(assignment.assign_columns(batches[TARGET], RowFrames(batches, len(here))))
+        places = pa.concat_arrays([*updated, _make_empty_positions()])
         after = as_batch(new).take(pc.sort_indices(places)) if new else rows.slice(0, 0)
-        gone = make_mask(pa.concat_arrays([*deleted, _no_positions()]), rows.num_rows)
+        gone = make_mask(pa.concat_arrays([*deleted, _make_empty_positions()]), rows.num_rows)
         return RowOutcomes(gone, make_mask(places, rows.num_rows), after)
 
-    def _choose(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
+    def _choose_clauses(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
         """The rows of a piece that a clause applies to, the source's row of each, and which clause it is."""
         frames = self._make_frames(piece, pairs, *self._clause_conditions(MATCHED))
         numbers = self._number_of_first_clause(MATCHED, frames)
@@ -386,7 +388,7 @@ class _Merge:
 
     # -- new rows ------------------------------------------------------------------------------------------
 
-    def _insert(self, changes: ChangedFiles, *, in_feed: bool) -> None:
+    def _insert_rows(self, changes: ChangedFiles, *, in_feed: bool) -> None:
         if not self._inserts:
             return
         rows = self._source.filter(pc.invert(self._is_matched))
@@ -394,12 +396,12 @@ class _Merge:
         for number, clause in enumerate(self._clauses):
             chosen = rows.filter(pc.fill_null(pc.equal(numbers, number), False))
             if clause.kind == NOT_MATCHED and clause.assignment is not None and chosen.num_rows:
-                new = clause.assignment.apply(None, RowFrames({SOURCE: chosen}, chosen.num_rows))
-                changes.insert(new, in_feed=in_feed)
+                new = clause.assignment.assign_columns(None, RowFrames({SOURCE: chosen}, chosen.num_rows))
+                changes.insert_rows(new, in_feed=in_feed)
 
     # -- what is asked for ---------------------------------------------------------------------------------
 
-    def _parse(self, clause: MergeClause) -> _Clause:
+    def _parse_clause(self, clause: MergeClause) -> _Clause:
         tables = {
             MATCHED: self._tables,
             NOT_MATCHED: {SOURCE: self._tables[SOURCE]},
@@ -412,7 +414,7 @@ class _Merge:
             return _Clause(clause.kind, clause.action, condition, None)
         schema, is_insert = self._job.schema, clause.action == INSERT
         if clause.values is None:
-            values = self._source_values(is_insert=is_insert)
+            values = self._assign_source_values(is_insert=is_insert)
         else:
             values = parse_assignments(clause.values, tables, schema)
         if is_insert:
@@ -420,11 +422,11 @@ class _Merge:
         assignment = RowAssignment(schema, values, is_insert=is_insert, numbers=self._numbers)
         return _Clause(clause.kind, clause.action, condition, assignment)
 
-    def _source_values(self, *, is_insert: bool) -> AssignedValues:
+    def _assign_source_values(self, *, is_insert: bool) -> AssignedValues:
         """The columns of the source; it may lack those that the table gives values to. Rows that are updated
         keep their numbers."""
         fields, source = self._job.schema.fields, self._tables[SOURCE]
-        filled = [field.name for field in fields if fills_itself(field)]
+        filled = [field.name for field in fields if has_generated_value(field)]
         names = [field.name for field in source.fields]
         check_source_columns(self._job.key, [field.name for field in fields], names, filled)
         return {
@@ -432,12 +434,13 @@ class _Merge:
                 f"source.{field.name}", assign_value(ColumnValue(SOURCE, (column,)), field, field.name)
             )
             for field in fields
-            if (column := source.field(field.name)) is not None and (is_insert or identity_of(field) is None)
+            if (column := source.field(field.name)) is not None
+            and (is_insert or get_identity_column(field) is None)
         }
 
     def _check_given(self, values: AssignedValues) -> None:
         for field in self._job.schema.fields:
-            is_needed = not field.nullable and not fills_itself(field)
+            is_needed = not field.nullable and not has_generated_value(field)
             if is_needed and not any(path[0] == field.name for path in values):
                 raise InvalidRequest(
                     f"the column '{field.name}' of '{self._job.key}' is not nullable; give it a value in "
@@ -449,12 +452,12 @@ class _Merge:
         """What must be true of a row of the table that a row of the source matches."""
         parts = [
             find_needed_predicate(self._on.root, TARGET),
-            *map(self._source_bounds_condition, self._keys),
+            *map(self._bound_by_source, self._keys),
         ]
         needed = tuple(part for part in parts if part is not None)
         return And(needed) if len(needed) > 1 else needed[0] if needed else None
 
-    def _source_bounds_condition(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
+    def _bound_by_source(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
         """What the source's values say of a column of the table that they equal."""
         key, other = pair
         if not isinstance(key, ColumnValue) or key.kind not in _BOUNDED or not self._source.num_rows:
@@ -534,9 +537,9 @@ def _combine_batches(batches: Iterable[Any]) -> Iterator[Any]:
         yield as_batch(held)
 
 
-def _no_positions() -> Any:
+def _make_empty_positions() -> Any:
     return pa.array([], pa.int64())
 
 
 def _combine_chunks(column: Any) -> Any:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else _no_positions()
+    return pa.concat_arrays(column.chunks) if column.num_chunks else _make_empty_positions()

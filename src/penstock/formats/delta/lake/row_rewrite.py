@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.proposal import MAINTENANCE
-from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.replacements import make_remove
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
@@ -40,7 +40,7 @@ class RowCounts(NamedTuple):
     inserted: int | None = 0
 
     @property
-    def of_merge(self) -> dict[str, int]:
+    def merge_metrics(self) -> dict[str, int]:
         """The known ones, as the log calls them of a merge."""
         counts = {"Updated": self.updated, "Deleted": self.deleted, "Inserted": self.inserted}
         return {f"numTargetRows{name}": count for name, count in counts.items() if count is not None}
@@ -58,13 +58,15 @@ class RowRewrite(NamedTuple):
     """What it did, in the words that other engines have for it."""
     counts: RowCounts = RowCounts(None, None, None)
 
-    def commit(self, description: CommitDescription, idempotency_key: str | None) -> TableCommitResult:
+    def commit_rewrite(
+        self, description: CommitDescription, idempotency_key: str | None
+    ) -> TableCommitResult:
         """Make it the table's next version. ``TableConflict`` if others changed what it rests on.
 
         The files of a change that was refused are removed again, as far as possible. If nobody knows what
         became of it, they stay.
         """
-        return self.table.commit(
+        return self.table.commit_actions(
             self.actions,
             operation=self.operation,
             parameters=self.parameters,
@@ -75,9 +77,9 @@ class RowRewrite(NamedTuple):
         )
 
 
-def done_before(table: DeltaJob, idempotency_key: str | None) -> TableCommitResult | None:
+def find_earlier_result(table: DeltaJob, idempotency_key: str | None) -> TableCommitResult | None:
     """What a change under an idempotency key came to, if it was done: another try has other files."""
-    return delta.done_before(table.lake, [table.key], table.branch, idempotency_key)
+    return delta.find_earlier_result(table.lake, [table.key], table.branch, idempotency_key)
 
 
 def commit_planned(
@@ -92,22 +94,22 @@ def commit_planned(
     A change that came too late only because its files got others with the same rows, or because of appends,
     is planned anew, on the table as it is then. ``TableConflict`` if others changed what it rests on.
     """
-    is_harmless = _can_be_planned_anew if can_plan_anew is None else can_plan_anew
+    is_harmless = _can_plan_again if can_plan_anew is None else can_plan_anew
     for tries_left in reversed(range(TRIES_MAX)):
         planned = plan(table)
         if planned is None:
             return None
         try:
-            return planned.commit(description, idempotency_key)
+            return planned.commit_rewrite(description, idempotency_key)
         except TableConflict as conflict:
-            fresh = table.again()
+            fresh = table.reopen_table()
             if not tries_left or not is_harmless(conflict, table, fresh):
                 raise
             table = fresh
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def _can_be_planned_anew(conflict: TableConflict, before: DeltaJob, after: DeltaJob) -> bool:
+def _can_plan_again(conflict: TableConflict, before: DeltaJob, after: DeltaJob) -> bool:
     """Whether a change was refused for nothing that it means: the version that it conflicts with only gave
     files others with the same rows, or all that came since are such versions and appends."""
     count = after.version - before.version
@@ -150,10 +152,10 @@ def has_feed(table: DeltaJob) -> bool:
     return is_on(table.metadata.configuration, CHANGE_DATA_FEED)
 
 
-def removals(files: Iterable[Add]) -> list[Remove]:
+def make_removes(files: Iterable[Add]) -> list[Remove]:
     """What takes files out of the table."""
     now_ms = time.time_ns() // 1_000_000
-    return [removal(file, now_ms) for file in files]
+    return [make_remove(file, now_ms) for file in files]
 
 
 def read_set_of(region: TablePart, files: Iterable[Add] | None = ()) -> WriterReads:
@@ -167,7 +169,7 @@ def read_set_of(region: TablePart, files: Iterable[Add] | None = ()) -> WriterRe
     return WriterReads(parts=(region,), files=names)
 
 
-def region(table: DeltaJob, needed: str | None) -> TablePart:
+def make_table_part(table: DeltaJob, needed: str | None) -> TablePart:
     """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
     if needed is None:
         return TablePart()

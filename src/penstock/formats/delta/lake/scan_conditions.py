@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.rows.partition_values import Value
@@ -58,7 +58,7 @@ def skip_files(
     With names, only files ``among`` these are looked at, and those of them that have no such row are told.
     Files of a clone that lie elsewhere are not left out: they are told by names below the table.
     """
-    reader = _ConditionReader(snapshot.schema, mapping_of(snapshot.metadata))
+    reader = _ConditionReader(snapshot.schema, get_column_mapping(snapshot.metadata))
     predicate = reader.read_all(conditions)
     if predicate is None:
         return SkippedFiles(is_kept=False, files=())
@@ -70,14 +70,14 @@ def skip_files(
     asked_names = frozenset(among)
     index = None if is_clone else snapshot.log_snapshot.index
     if asked_names and index is not None and index.is_ready(pruner):
-        needed = {name_inside(file.path, place) for file in index.files(pruner)}
+        needed = {name_inside(file.path, place) for file in index.find_files(pruner)}
         return SkippedFiles(is_kept=False, files=tuple(index.find_names(asked_names) - needed))
     for file in snapshot.files():
         name = name_inside(file.path, place)
         if asked_names and name not in asked_names:
             continue
         if not isinstance(place, LinkedPlace) or place.find_source(name) is None:
-            (kept_names if pruner.keeps(file) else skipped).append(name)
+            (kept_names if pruner.may_match(file) else skipped).append(name)
     # A name that the asker spells otherwise is not among the files here, and must not count as left out.
     is_kept = len(kept_names) < len(skipped) and not is_clone and not asked_names
     return SkippedFiles(is_kept=is_kept, files=tuple(kept_names if is_kept else skipped))
@@ -90,7 +90,7 @@ class _Node(NamedTuple):
     parts: tuple[_Node, ...]
 
 
-def _join(conditions: Sequence[ScanCondition]) -> _Node:
+def _join_conditions(conditions: Sequence[ScanCondition]) -> _Node:
     """All conditions as one. ``InvalidRequest`` if one joins more than there are before it."""
     free: list[_Node] = []
     for condition in conditions:
@@ -112,9 +112,9 @@ class _ConditionReader:
 
     def read_all(self, conditions: Sequence[ScanCondition]) -> Predicate | None:
         """All conditions as one; ``None`` if it may be true for any row."""
-        return self._read(_join(conditions), is_required=True, depth=0)
+        return self._read_condition(_join_conditions(conditions), is_required=True, depth=0)
 
-    def _read(self, node: _Node, is_required: bool, depth: int) -> Predicate | None:
+    def _read_condition(self, node: _Node, is_required: bool, depth: int) -> Predicate | None:
         """A condition; ``None`` if it is not understood.
 
         ``is_required`` says that rows are wanted for which it is true, rather than not true: a part of a
@@ -124,11 +124,11 @@ class _ConditionReader:
             return None
         kind = node.condition.kind
         if kind == "not" and len(node.parts) == 1:
-            inner = self._read(node.parts[0], not is_required, depth + 1)
+            inner = self._read_condition(node.parts[0], not is_required, depth + 1)
             return None if inner is None else Not(inner)
         if kind not in {"and", "or"}:
             return self._read_leaf(node.condition)
-        parts = [self._read(part, is_required, depth + 1) for part in node.parts]
+        parts = [self._read_condition(part, is_required, depth + 1) for part in node.parts]
         understood = tuple(part for part in parts if part is not None)
         is_conjunction = kind == "and"
         if not understood or (len(understood) < len(parts) and is_conjunction != is_required):
@@ -166,7 +166,7 @@ class _ConditionReader:
         inside: object = self._schema
         for name in condition.column:
             parts = inside.fields if isinstance(inside, StructType) else ()
-            field = next((part for part in parts if self._mapping.physical(part) == name), None)
+            field = next((part for part in parts if self._mapping.get_physical_name(part) == name), None)
             if field is None:
                 return None
             fields.append(field)

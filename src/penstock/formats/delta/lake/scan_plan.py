@@ -19,7 +19,7 @@ from penstock.formats.delta.rows.deletion_words import (
     BROADCAST_MAX_WORDS,
     WORD_ROWS,
     BitmapWords,
-    with_deleted,
+    read_deletion_vectors,
 )
 from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.rows.schema import Field, StructType, write_schema
@@ -82,7 +82,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
     partial: list[ScanFile] = []
     deleted: list[BitmapWords] = []
     count = 0
-    for file, words in with_deleted(place, files):
+    for file, words in read_deletion_vectors(place, files):
         if words is None:
             whole.append(to_scan_file(place, columns, file))
         else:
@@ -93,7 +93,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
             _check_sendable(place, count)
     how = read_strictly("parquet", columns.options, "UTC", origin) | {"table": table}
 
-    def piece(files: Sequence[ScanFile], rows: ScanDeletions | None) -> ScanPiece:
+    def make_piece(files: Sequence[ScanFile], rows: ScanDeletions | None) -> ScanPiece:
         check_visible(place, files)
         numbers = () if rows is None else (FILE_FIELD,)
         return ScanPiece(
@@ -104,10 +104,10 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
             deleted=rows,
         )
 
-    pieces = [piece(whole, None)] if whole or not partial else []
+    pieces = [make_piece(whole, None)] if whole or not partial else []
     if partial:
-        pieces.append(piece(partial, _encode_deleted(deleted)))
-    return TableScan(pieces=tuple(pieces), columns=columns.shown)
+        pieces.append(make_piece(partial, _encode_deleted(deleted)))
+    return TableScan(pieces=tuple(pieces), columns=columns.shown_columns)
 
 
 def _check_sendable(place: Place, words: int) -> None:

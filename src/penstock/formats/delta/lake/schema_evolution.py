@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
-from penstock.formats.delta.lake.table import done_before
+from penstock.formats.delta.lake.table import find_earlier_result
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol
-from penstock.formats.delta.protocol.added_columns import can_hold
+from penstock.formats.delta.protocol.added_columns import can_hold_files
 from penstock.formats.delta.protocol.column_mapping import assign_columns
 from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.rows.file_writer import check_features, write_files
@@ -44,7 +44,7 @@ def append_with_columns(
     Whatever else lands meanwhile, they are added, unless they do not fit what the table was changed to.
     """
     branch = table.require_branch()
-    if (earlier := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
+    if (earlier := find_earlier_result(table.lake, [table.key], branch, idempotency_key)) is not None:
         return earlier
     table.lake.begin_write(makes_lake=False)
     job, rows = DeltaJob(table.lake, table.key, branch), open_row_reader(data)
@@ -59,7 +59,7 @@ def append_with_columns(
     files = write_files(job.place, becomes, rows, prefix=job.data_folder, clustering=job.clustering)
 
     def commit_files(current: DeltaJob, actions: Sequence[Action]) -> TableCommitResult:
-        return current.commit(
+        return current.commit_actions(
             actions,
             operation="WRITE",
             parameters={"mode": "Append", "mergeSchema": "true"},
@@ -103,17 +103,17 @@ def partition_names(schema: StructType, names: Sequence[str]) -> tuple[str, ...]
     return tuple(columns)
 
 
-def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:
+def find_needed_protocol(protocol: Protocol, metadata: Metadata) -> Protocol | None:
     """The protocol that a table needs for new columns; ``None`` if the one that it has will do."""
     completed = complete_protocol(protocol, metadata)
     return None if completed == protocol else completed
 
 
-def metadata_changes(table: DeltaJob, becomes: Metadata) -> list[Action]:
+def make_metadata_actions(table: DeltaJob, becomes: Metadata) -> list[Action]:
     """What a commit says of the table itself: nothing, if it stays what it is."""
     if becomes == table.metadata:
         return []
-    protocol = protocol_for(table.protocol, becomes)
+    protocol = find_needed_protocol(table.protocol, becomes)
     return [becomes] if protocol is None else [protocol, becomes]
 
 
@@ -131,25 +131,25 @@ def commit_fitting(
     other names in files. ``evolve_schema`` makes the metadata of a table that others have changed.
     """
     becomes = metadata_to_write
-    with removed_if_refused(table.place, files):  # what has the table's key later may be another table
+    with remove_files_if_refused(table.place, files):  # what has the table's key later may be another table
         for tries_left in reversed(range(COMMITS_MAX)):
             try:
-                return commit(table, [*metadata_changes(table, becomes), *files])
+                return commit(table, [*make_metadata_actions(table, becomes), *files])
             except TableConflict:
-                before, table = table, table.again()
+                before, table = table, table.reopen_table()
                 is_changed = before.id == table.id and before.metadata != table.metadata
                 becomes = evolve_schema(table.metadata)
-                if not tries_left or not is_changed or not still_fits(metadata_to_write, becomes):
+                if not tries_left or not is_changed or not fits_metadata(metadata_to_write, becomes):
                     raise
                 check_features(becomes)
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def still_fits(metadata_to_write: Metadata, now: Metadata) -> bool:
+def fits_metadata(metadata_to_write: Metadata, now: Metadata) -> bool:
     """Whether files that were written for a table can be part of what it has become.
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return metadata_to_write.partition_columns == now.partition_columns and can_hold(
+    return metadata_to_write.partition_columns == now.partition_columns and can_hold_files(
         now.schema_string, metadata_to_write.schema_string
     )

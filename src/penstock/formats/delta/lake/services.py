@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
@@ -39,7 +39,7 @@ class DeltaServices:
         self.places = places
         self.commits = Commits(self.places)
         tables = DeltaTableStore(kernel)
-        read = tables.read
+        read = tables.read_object
         self.maintenance = CheckpointMaintenance(self.places, read, clock=kernel.clock)
         self.publisher = Publisher(
             self.places,
@@ -48,7 +48,7 @@ class DeltaServices:
             clock=kernel.clock,
             leases=Leases(kernel.store),
             fetch=kernel.objects.find,
-            after_publish=self.maintenance.after_publish,
+            after_publish=self.maintenance.schedule_maintenance,
             has_table=tables.has_table,
         )
         self.publisher.is_erased = tables.is_erased
@@ -88,7 +88,7 @@ class DeltaServices:
                 self.publisher.table_committed(
                     key, content, is_default=True
                 )  # another process may have landed it
-                self.publisher.wait(content.id, line_of(content).latest, left_s)
+                self.publisher.wait_for_version(content.id, decode_branch_log(content).latest, left_s)
 
     def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
         """Until what was ratified here, or left by others, is published and has its checkpoints, for at most

@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.delta.rows.file_addresses import open_table_place
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
@@ -228,15 +228,15 @@ class TableSnapshot(RowReader):
 
     def files(self, where: str | None = None) -> Iterator[Add]:
         """The files of the table; with a condition, those that may hold rows for which it is true."""
-        from penstock.formats.delta.log.scan import files
+        from penstock.formats.delta.log.scan import find_files
 
-        return files(self._note_rows(where), where)
+        return find_files(self._note_rows(where), where)
 
     def to_batches(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
-        from penstock.formats.delta.log.scan import batches
+        from penstock.formats.delta.log.scan import read_rows
 
-        return batches(self._note_rows(where), self.place, columns=columns, where=where)
+        return read_rows(self._note_rows(where), self.place, columns=columns, where=where)
 
     @property
     def arrow_schema(self) -> Any:
@@ -258,7 +258,7 @@ class TableSnapshot(RowReader):
         """The versions up to this one, newest first, as far as the log still has their commits."""
         first = 0 if limit is None else max(0, self.version - limit + 1)
         past_versions = TableHistory()
-        for commit in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
+        for commit in list_commit_files(self._log, self.place, range(self.version, first - 1, -1)):
             if commit.data is None:  # cleaned up, and everything before it
                 break
             # What the lake does not know to be published yet is named by its file in the log if it is there.
@@ -273,46 +273,48 @@ class TableSnapshot(RowReader):
         sizes: dict[int, int] = {}
         size = sum(file.size for file in self.files())
         first = max(0, self.version - limit + 1)
-        for commit in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
+        for commit in list_commit_files(self._log, self.place, range(self.version, first - 1, -1)):
             sizes[commit.version] = size
-            changed = None if commit.data is None else _changed_bytes(commit.data)
+            changed = None if commit.data is None else _compute_size_change(commit.data)
             if changed is None:  # nothing is known of what was before
                 break
             size -= changed
         return sizes
 
 
-def load(table: Table, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
+def load_table_snapshot(
+    table: Table, version: int | None = None, timestamp: str | datetime | None = None
+) -> TableSnapshot:
     """A table as it is at its reference: its latest version there, an older one, or that of a time.
 
     ``VersionNotFound`` if there is none such. A time is ISO 8601, or a ``datetime``.
     """
     _check_one_of(version, timestamp)
     try:
-        log = pages(table)
+        log = read_version_pages(table)
     except RequestError:
         table.note_read()  # that there is none, or another kind of table
         raise
     places = table.lake.places
     place = places.open_place(log.location)
-    files = ListedLog(files_of(log, place))
-    versions = _versions_of(places)
+    files = ListedLog(get_log_files(log, place))
+    versions = _get_read_versions(places)
     try:
         if timestamp is not None:
             times = {commit.version: commit.timestamp_ms for commit in log.commits}
-            latest = versions.replay(files, _find_segment(files, log))
+            latest = versions.replay_segment(files, _find_segment(files, log))
             version = version_at(files, latest, _to_milliseconds(timestamp), times)
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
         note = table.note_read if is_noted else None
-        snapshot = versions.replay(files, _find_segment(files, log, version))
-        place = table_place(places, log.location, snapshot.metadata.configuration)
+        snapshot = versions.replay_segment(files, _find_segment(files, log, version))
+        place = open_table_place(places, log.location, snapshot.metadata.configuration)
         return TableSnapshot(snapshot, place, log, note)
     except VersionNotFound:
         _require_retained(table, log, 0 if version is None else version)
         raise
 
 
-def _versions_of(places: Places) -> ReadVersions:
+def _get_read_versions(places: Places) -> ReadVersions:
     """What is kept of tables that were read by these places."""
     with _READ_VERSIONS_LOCK:
         return _READ_VERSIONS.setdefault(places, ReadVersions())
@@ -355,7 +357,7 @@ def load_published(
     return TableSnapshot(snapshot, place, log)
 
 
-def pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:
+def read_version_pages(table: Table, start: int | None = None, end: int | None = None) -> TableVersions:
     """The commits of a table that are not published, all of one commit of the lake."""
     limit = table.lake.page_max or PAGE_MAX
     call = GetTableVersions(key=table.key, at=table.ref, via=table.via, start=start, end=end, limit=limit)
@@ -373,7 +375,7 @@ def pages(table: Table, start: int | None = None, end: int | None = None) -> Tab
     return msgspec.structs.replace(first, commits=tuple(commits))
 
 
-def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Iterator[CommitFile]:
+def list_commit_files(log: TableVersions, place: Place, versions: Sequence[int]) -> Iterator[CommitFile]:
     """The commits of some versions, in their order, as the lake says where they are.
 
     Past the published part a version is what the lake names and nothing else: in the table's own log another
@@ -384,18 +386,18 @@ def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Ite
     names = []
     for version in versions:
         if version > log.published and version not in named:
-            raise _no_version(log, version)
+            raise _version_not_found_error(log, version)
         names.append(str(CommitName(version)) if version <= log.published else named[version])
-    return map(CommitFile, versions, names, files_of(log, place).read(names))
+    return map(CommitFile, versions, names, get_log_files(log, place).read_files(names))
 
 
-def files_of(log: TableVersions, place: Place) -> TableFiles:
+def get_log_files(log: TableVersions, place: Place) -> TableFiles:
     """The files of a table's log, and what the lake itself told of them."""
     held = {commit.name: commit.lines.encode() for commit in log.commits if commit.lines is not None}
     return OverlaidFiles(PlaceFiles(place), held) if held else PlaceFiles(place)
 
 
-def _no_version(log: TableVersions, version: int) -> VersionNotFound:
+def _version_not_found_error(log: TableVersions, version: int) -> VersionNotFound:
     return VersionNotFound(
         f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
         table=log.location,
@@ -406,7 +408,7 @@ def _no_version(log: TableVersions, version: int) -> VersionNotFound:
 def _find_segment(files: TableFiles, log: TableVersions, version: int | None = None) -> LogSegment:
     """The files that make up a version: published ones, then those that the lake names."""
     if version is not None and not 0 <= version <= log.latest_version:
-        raise _no_version(log, version)
+        raise _version_not_found_error(log, version)
     target_version = log.latest_version if version is None else version
     if target_version <= log.published:
         return find_segment(files, target_version)
@@ -414,7 +416,7 @@ def _find_segment(files: TableFiles, log: TableVersions, version: int | None = N
     if log.published >= 0:
         base = find_segment(files, log.published)
     after = [commit.name for commit in log.commits if log.published < commit.version <= target_version]
-    return base.followed_by(after)
+    return base.append_commits(after)
 
 
 def _parse_past_version(version: int, data: bytes, is_published: bool) -> PastVersion:
@@ -430,7 +432,7 @@ def _parse_past_version(version: int, data: bytes, is_published: bool) -> PastVe
     )
 
 
-def _changed_bytes(data: bytes) -> int | None:
+def _compute_size_change(data: bytes) -> int | None:
     """By how much a commit changed the size of its table; ``None`` if it does not tell."""
     actions = [line.action for line in parse_commit(data)]
     adds = [action for action in actions if isinstance(action, Add)]

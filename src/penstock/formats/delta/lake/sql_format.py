@@ -23,8 +23,8 @@ from penstock.formats.delta.protocol.column_rules import (
     GENERATED,
     IDENTITY_START,
     IDENTITY_STEP,
-    defaults_of,
     is_computed,
+    list_default_expressions,
 )
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
@@ -80,7 +80,7 @@ class DeltaSql(SqlFormat):
             },
             location=location,
             description=metadata.description or "",
-            defaults=dict(defaults_of(metadata)),
+            defaults=dict(list_default_expressions(metadata)),
             computed=tuple(
                 field.name for field in parse_schema(metadata.schema_string).fields if is_computed(field)
             ),
@@ -104,7 +104,7 @@ class DeltaSql(SqlFormat):
     def create(self, lake: Lake, table: EmptyTable) -> None:
         lake.create_table(
             table.key,
-            schema=_schema_with_values(table),
+            schema=_add_value_notes(table),
             partition_by=table.partition_by,
             cluster_by=table.cluster_by,
             properties=table.properties,
@@ -139,9 +139,9 @@ def _version_metadata(table: Table, version: int | None) -> tuple[str, Metadata]
     return latest.location, metadata
 
 
-def _schema_with_values(table: EmptyTable) -> StructType:
+def _add_value_notes(table: EmptyTable) -> StructType:
     """The columns of a new table, with what is noted of their values as Delta notes it."""
-    values = {column.name: _notes(column) for column in table.column_values}
+    values = {column.name: _make_value_notes(column) for column in table.column_values}
     schema = parse_schema(table.schema)
     fields = (
         replace(
@@ -154,7 +154,7 @@ def _schema_with_values(table: EmptyTable) -> StructType:
     return StructType(tuple(fields))
 
 
-def _notes(column: ColumnValues) -> dict[str, Any]:
+def _make_value_notes(column: ColumnValues) -> dict[str, Any]:
     if column.identity is not None:
         return {
             IDENTITY_START: column.identity.start,

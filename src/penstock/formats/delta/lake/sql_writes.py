@@ -19,18 +19,23 @@ from penstock.errors import InvalidRequest, TableConflict, TableExists, TooLarge
 from penstock.formats.delta.lake import own_reads
 from penstock.formats.delta.lake.calls import CreateTable, TablePart
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import leaves_in_footer
+from penstock.formats.delta.lake.footer_stats import select_footer_leaves
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
-from penstock.formats.delta.lake.partition_folders import fields_of
-from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
+from penstock.formats.delta.lake.partition_folders import list_partition_fields
+from penstock.formats.delta.lake.replaced_parts import derive_replaced_parts, is_decided_by_partitions
 from penstock.formats.delta.lake.row_rewrite import check_changeable
 from penstock.formats.delta.lake.schema_evolution import partition_names
-from penstock.formats.delta.lake.table import data_folder, done_before, lines_of, lines_to_send
+from penstock.formats.delta.lake.table import (
+    data_folder,
+    encode_actions,
+    find_earlier_result,
+    pack_lines_for_call,
+)
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, assign_columns, mapping_of
-from penstock.formats.delta.protocol.column_rules import constraints_of, fills_itself
-from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on, materializes_partitions
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, assign_columns, get_column_mapping
+from penstock.formats.delta.protocol.column_rules import has_generated_value, list_constraints
+from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on, materializes_partition_columns
 from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.formats.delta.rows.file_writer import NULL_FOLDER, check_features
 from penstock.formats.delta.rows.merged_schemas import check_names, new_table_schema
@@ -75,8 +80,8 @@ def plan_write(lake: Lake, order: RowOrder) -> WritePlan:
         return _plan_creation(lake, order)
     table = DeltaJob(lake, order.key, order.branch)
     _check_insert(table, order)
-    return _plan(
-        table.place, table.metadata, _stats_leaves(table), table.data_folder, _digest(table.metadata)
+    return _plan_write(
+        table.place, table.metadata, _stats_leaves(table), table.data_folder, _digest_metadata(table.metadata)
     )
 
 
@@ -96,18 +101,18 @@ def _plan_creation(lake: Lake, order: RowOrder) -> WritePlan:
             )
         raise TableExists(f"the table '{key}' already exists", key=str(key))
     identity = uuid4()
-    metadata = _new_metadata(order, identity)
+    metadata = _make_metadata(order, identity)
     _check_plain(key, metadata)
     place = lake.places.open_place(lake.delta.place_of(identity))
     note_creation(place, lake.id)
-    leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
-    return _plan(place, metadata, leaves, data_folder(lake, order.branch), identity.hex)
+    leaves = select_footer_leaves(indexed_leaves(metadata, frozenset()))
+    return _plan_write(place, metadata, leaves, data_folder(lake, order.branch), identity.hex)
 
 
-def _plan(
+def _plan_write(
     place: Place, metadata: Metadata, leaves: Sequence[StatsLeaf], folder: str, planned: str
 ) -> WritePlan:
-    fields, job = fields_of(metadata), uuid4().hex
+    fields, job = list_partition_fields(metadata), uuid4().hex
     options = {
         "attempt": job,
         "columns": msgspec.json.encode([leaf.stored for leaf in leaves]).decode(),
@@ -127,7 +132,7 @@ def _plan(
     )
 
 
-def _new_metadata(order: RowOrder, identity: UUID) -> Metadata:
+def _make_metadata(order: RowOrder, identity: UUID) -> Metadata:
     schema = new_table_schema(parse_schema(order.schema))
     return assign_columns(
         Metadata(
@@ -143,30 +148,32 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     """Commit the files that Spark has written, once. Those of a refused job are left for a sweep: whose files
     they are is only the caller's word."""
     branch = order.branch or lake.default_branch
-    if done_before(lake, [order.key], branch, written.job) is not None:
+    if find_earlier_result(lake, [order.key], branch, written.job) is not None:
         return
     JobStart.at_time(lake, written.began_us).check_in_time()
     if order.is_new:
-        _create(lake, order, written)
+        _create_table(lake, order, written)
         return
     table = DeltaJob(
         lake, order.key, order.branch, at=own_reads.oldest_read(lake, order.key, order.own_reads)
     )
     _check_insert(table, order)
-    if _digest(table.metadata) != written.planned:
+    if _digest_metadata(table.metadata) != written.planned:
         why = "its columns or properties were changed while the rows were written: run the statement again"
         raise TableConflict([Conflict(ConflictKind.FORMAT, order.key, why=why)])
     actions = file_actions(_decode_outputs(written), table.metadata, _stats_leaves(table))
     replaces = None
     if order.mode is SaveMode.OVERWRITE:
-        replaces = replaced_parts(table.metadata, actions, order.replace_where, is_dynamic=order.is_dynamic)
+        replaces = derive_replaced_parts(
+            table.metadata, actions, order.replace_where, is_dynamic=order.is_dynamic
+        )
     if not actions and replaces is None:
         return
 
-    def commit(
+    def commit_actions(
         table: DeltaJob, actions: Sequence[Action], replaces: Sequence[TablePart] | None
     ) -> TableCommitResult:
-        return table.commit(
+        return table.commit_actions(
             actions,
             operation="WRITE",
             parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
@@ -179,25 +186,25 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
 
     reads = own_reads.read_set(table, order.own_reads, order.zone)
     if not order.own_reads:
-        commit(table, actions, replaces)
+        commit_actions(table, actions, replaces)
         return
     own_reads.commit_on_reads(
-        table, replaces, lambda table, removed: commit(table, [*removed, *actions], None)
+        table, replaces, lambda table, removed: commit_actions(table, [*removed, *actions], None)
     )
 
 
-def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
+def _create_table(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     try:
         identity = UUID(hex=written.planned)
     except ValueError:
         raise InvalidRequest(
             f"'{written.planned}' is not a table id: send the id that the plan of the write contained, a UUID"
         ) from None
-    metadata = _new_metadata(order, identity)
-    leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
+    metadata = _make_metadata(order, identity)
+    leaves = select_footer_leaves(indexed_leaves(metadata, frozenset()))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
     place = lake.places.open_place(lake.delta.place_of(identity))
-    lines = lines_of([info, *file_actions(_decode_outputs(written), metadata, leaves)])
+    lines = encode_actions([info, *file_actions(_decode_outputs(written), metadata, leaves)])
     lake.do(
         CreateTable(
             key=order.key,
@@ -206,7 +213,7 @@ def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
             properties=dict(metadata.configuration),
             description=order.description,
             id=identity,
-            actions=lines_to_send(lambda: place, lines),
+            actions=pack_lines_for_call(lambda: place, lines),
             branch=order.branch,
             said=describe_commit(order.message, order.author or None),
             idempotency_key=written.job,
@@ -220,7 +227,7 @@ def _check_insert(table: DeltaJob, order: RowOrder) -> None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
     where = order.replace_where
-    if where is not None and not decided_by_partitions(table.metadata, where, order.zone):
+    if where is not None and not is_decided_by_partitions(table.metadata, where, order.zone):
         raise make_needs_python_error(f"only whole partitions of '{order.key}' can be replaced")
     _check_plain(order.key, table.metadata)
 
@@ -237,17 +244,17 @@ def _check_plain(key: Key, metadata: Metadata) -> None:
 def _find_unsupported(metadata: Metadata) -> Iterator[str]:
     """What a table has that takes more than Spark's own writer."""
     schema = parse_schema(metadata.schema_string)
-    if constraints_of(metadata):
+    if list_constraints(metadata):
         yield "constraints"
-    if any(fills_itself(field) for field in schema.walk()):
+    if any(has_generated_value(field) for field in schema.walk()):
         yield "generated, identity or default columns"
-    if mapping_of(metadata) is not ColumnMapping.NONE:
+    if get_column_mapping(metadata) is not ColumnMapping.NONE:
         yield "mapped column names"
-    if metadata.partition_columns and materializes_partitions(metadata.configuration):
+    if metadata.partition_columns and materializes_partition_columns(metadata.configuration):
         yield "partition columns in its files"
     if is_on(metadata.configuration, RANDOM_PREFIXES):
         yield "random folders for its files"
-    if any(field.type == "timestamp" for field in fields_of(metadata)):
+    if any(field.type == "timestamp" for field in list_partition_fields(metadata)):
         yield "timestamps to be partitioned by"
     if any(allow_nulls(field.type) != field.type for field in schema.fields):
         yield "parts of columns that are NOT NULL"
@@ -283,7 +290,7 @@ def _quote_text(message: str) -> str:
 
 
 def _stats_leaves(table: DeltaJob) -> tuple[StatsLeaf, ...]:
-    return leaves_in_footer(indexed_leaves(table.metadata, table.clustering))
+    return select_footer_leaves(indexed_leaves(table.metadata, table.clustering))
 
 
 def _decode_outputs(written: WrittenRows) -> list[ParquetOutput]:
@@ -301,5 +308,5 @@ def _decode_outputs(written: WrittenRows) -> list[ParquetOutput]:
         raise InvalidRequest(f"the files that were written cannot be read: {problem}") from None
 
 
-def _digest(metadata: Metadata) -> str:
+def _digest_metadata(metadata: Metadata) -> str:
     return hashlib.sha256(msgspec.json.encode(metadata, order="deterministic")).hexdigest()

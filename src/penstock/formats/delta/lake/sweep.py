@@ -12,13 +12,13 @@ from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.delta import metrics
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.retained_files import RetainedFiles
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTableSweeper
 from penstock.formats.delta.log.cleanup import GRACE_MS
-from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge_files
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.lake.answers import SweptTable
@@ -111,10 +111,10 @@ class DeltaSweep:
         tables: dict[str, tuple[Key, DeltaTable, bool]] = {}
         default = NO_COMMIT
         with suppress(ReferenceNotFound):
-            default = self._tables.head()
+            default = self._tables.find_head()
         heads = {head for _, head in self._kernel.references.list_heads()} - {default, NO_COMMIT}
         for head in (*({default} - {NO_COMMIT}), *sorted(heads)):
-            for key, content in self._tables.all(head):
+            for key, content in self._tables.list_tables(head):
                 if content.location not in tables and self._is_owned(default, content):
                     tables[content.location] = key, content, head == default
         return tables
@@ -122,9 +122,12 @@ class DeltaSweep:
     def _is_owned(self, default: ObjectId, content: DeltaTable) -> bool:
         last = content
         if default != NO_COMMIT:
-            holder = self._tables.holder(default, content.location)
-            last = (None if holder is None else self._tables.last(default, holder)) or content
-        return line_of(last).phase is OwnershipPhase.OWNED and line_of(content).phase is OwnershipPhase.OWNED
+            holder = self._tables.find_holder(default, content.location)
+            last = (None if holder is None else self._tables.find_last_state(default, holder)) or content
+        return (
+            decode_branch_log(last).phase is OwnershipPhase.OWNED
+            and decode_branch_log(content).phase is OwnershipPhase.OWNED
+        )
 
     # -- sweeping ------------------------------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ class _Folder:
         self._look.require_complete(self._word)
 
     def judge_files(self, listing: Listing) -> Iterator[JudgedFile]:
-        return judge(listing(self._word.place, ""), self._needs)
+        return judge_files(listing(self._word.place, ""), self._needs)
 
     def gather_new_references(self) -> None:
         self._look.read_again()
@@ -203,7 +206,7 @@ class _AnyReferencedFiles:
     def __contains__(self, name: object) -> bool:
         if name in self._word.named:
             return True
-        return isinstance(name, str) and self._clone_needs.names(self._word.content.location, name)
+        return isinstance(name, str) and self._clone_needs.is_needed_file(self._word.content.location, name)
 
 
 class _RetainedFilesReader:
@@ -221,17 +224,17 @@ class _RetainedFilesReader:
             self._is_begun = True
 
     def read_again(self) -> None:
-        for content in self.clone_needs.unseen():
+        for content in self.clone_needs.walk_unseen_tables():
             if (word := self._words.get(_get_folder(content))) is not None:
-                word.take(content)
+                word.add_content(content)
         for word in self._words.values():
-            word.settle()
+            word.read_deferred_commits()
 
     def require_complete(self, retained: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
         self.clone_needs.neighbours.check_location(_get_folder(retained.content))
-        self.clone_needs.check(retained.content.location)
-        retained.check()
+        self.clone_needs.check_clones(retained.content.location)
+        retained.check_completeness()
 
 
 def _get_folder(content: DeltaTable) -> str:

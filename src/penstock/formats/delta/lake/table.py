@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.clustering import CLUSTERING
-from penstock.formats.delta.protocol.feature_alignment import agree
+from penstock.formats.delta.protocol.feature_alignment import align_protocol_and_metadata
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
@@ -57,12 +57,12 @@ Actions: TypeAlias = str | bytes | Sequence[Action | str | Mapping[str, Any]]
 """The lines of a commit, or its actions one by one: as values, as lines, or as JSON objects."""
 
 
-def publish(table: Table, version: int | None) -> int:
+def publish_table(table: Table, version: int | None) -> int:
     branch = table.require_branch()
     return table.lake.do(PublishTable(key=table.key, branch=branch, version=version)).published
 
 
-def commit(
+def commit_actions(
     table: Table,
     actions: Actions,
     *,
@@ -81,18 +81,18 @@ def table_commit(
     table: Table, actions: Actions, *, attempt: UUID | None = None, version: int | None = None
 ) -> TableCommit:
     """Actions as a part of a commit, which may be of several tables. A ``commitInfo`` says who wrote it."""
-    signed = _sign(actions, table.lake.author)
+    signed = _sign_actions(actions, table.lake.author)
     return TableCommit(
         key=table.key,
-        actions=lines_to_send(
-            lambda: table.lake.places.open_place(require_managed(table).location), lines_of(signed)
+        actions=pack_lines_for_call(
+            lambda: table.lake.places.open_place(require_managed(table).location), encode_actions(signed)
         ),
         attempt=attempt or uuid4(),
         version=version,
     )
 
 
-def _sign(actions: Actions, author: str) -> Actions:
+def _sign_actions(actions: Actions, author: str) -> Actions:
     if isinstance(actions, str | bytes) or not actions or not author:
         return actions
     first, *others = actions
@@ -127,7 +127,7 @@ def is_about_partitions(table: Table, where: str) -> bool:
     return bool(columns) and columns <= {name.lower() for name in metadata.partition_columns}
 
 
-def repair(table: Table, description: CommitDescription) -> TableCommitResult | None:
+def repair_table(table: Table, description: CommitDescription) -> TableCommitResult | None:
     """Mend what other engines stumble over in a table that Penstock 0.1 wrote; ``None`` if there is nothing.
 
     The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
@@ -155,25 +155,25 @@ def repair(table: Table, description: CommitDescription) -> TableCommitResult | 
 
 
 def needs_repair(table: Table) -> bool:
-    """Whether ``repair`` would change a table."""
+    """Whether ``repair_table`` would change a table."""
     return any(True for _ in _repair_actions(table.outside_read_set.snapshot()))
 
 
 def _repair_actions(snapshot: TableSnapshot) -> Iterator[Action]:
-    from penstock.formats.delta.rows.stats import mended_zeros
+    from penstock.formats.delta.rows.stats import mend_negative_zeros
 
-    protocol, metadata = agree(snapshot.protocol, snapshot.metadata)
+    protocol, metadata = align_protocol_and_metadata(snapshot.protocol, snapshot.metadata)
     if protocol != snapshot.protocol:
         yield protocol
     if metadata != snapshot.metadata:
         yield metadata
     for file in snapshot.files():
-        if (stats := mended_zeros(file.stats)) is not None:
+        if (stats := mend_negative_zeros(file.stats)) is not None:
             # The same file once more, with nothing new in it.
             yield msgspec.structs.replace(file, stats=stats, data_change=False)
 
 
-def clustering_of(table: Table, protocol: Protocol) -> Clustering:
+def get_clustering(table: Table, protocol: Protocol) -> Clustering:
     """The columns that a table with a protocol is clustered by, as its files call them."""
     return table.outside_read_set.snapshot().clustering if CLUSTERING in supported_features(protocol) else ()
 
@@ -187,7 +187,7 @@ def data_folder(lake: Lake, branch: str | None) -> str:
     return "" if branch in (None, lake.default_branch) else BRANCH_DATA
 
 
-def done_before(
+def find_earlier_result(
     lake: Lake, tables: Sequence[Key], branch: str, idempotency_key: str | None
 ) -> TableCommitResult | None:
     """What a write under an idempotency key came to, if it was done: data files have new names each time."""
@@ -226,7 +226,7 @@ def require_managed(table: Table) -> DeltaTable:
 # -- actions -----------------------------------------------------------------------------------------------
 
 
-def lines_of(actions: Actions) -> bytes:
+def encode_actions(actions: Actions) -> bytes:
     """Actions as the lines of a commit. ``MalformedAction`` if a line is no action."""
     if isinstance(actions, str | bytes):
         return actions.encode() if isinstance(actions, str) else actions
@@ -241,7 +241,7 @@ def _encode_action(action: Action | str | Mapping[str, Any]) -> bytes:
     return write_commit((action,)).rstrip(b"\n")
 
 
-def lines_to_send(place: Callable[[], Place], lines: bytes) -> str | ActionsFile:
+def pack_lines_for_call(place: Callable[[], Place], lines: bytes) -> str | ActionsFile:
     """The lines of a commit for the call: as text, or as a file beside the table if they are many.
 
     The owner puts a ``commitInfo`` of its own before such a file, so the one that the lines begin with stays

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.delta.protocol.clones import OWNER_CONF
-from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
 from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, PastTableSize, VersionFacts
 
@@ -43,8 +43,8 @@ def describe_table(table: Table) -> DescribedTable:
 
 
 def _list_files(snapshot: TableSnapshot) -> Iterator[FileFacts]:
-    mapping = mapping_of(snapshot.metadata)
-    names = {mapping.physical(field): field.name for field in snapshot.schema.fields}
+    mapping = get_column_mapping(snapshot.metadata)
+    names = {mapping.get_physical_name(field): field.name for field in snapshot.schema.fields}
     return (_describe_file(file, names) for file in snapshot.files())
 
 

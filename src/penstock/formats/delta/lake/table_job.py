@@ -14,11 +14,11 @@ import msgspec
 from penstock.errors import Denied, RequestError
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.table import data_folder, get_clustering, table_commit
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata
-from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_columns_of
-from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.delta.protocol.row_ids import FileRowIds, collect_row_ids, get_row_tracking_columns
+from penstock.formats.delta.rows.file_addresses import open_table_place
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
@@ -68,7 +68,7 @@ class DeltaJob:
     @property
     def place(self) -> Place:
         """Where its files are."""
-        return table_place(self.lake.places, self.location, self.metadata.configuration)
+        return open_table_place(self.lake.places, self.location, self.metadata.configuration)
 
     @property
     def version(self) -> int:
@@ -94,7 +94,7 @@ class DeltaJob:
         became.metadata, became.snapshot = metadata, self.snapshot.with_metadata(metadata)
         return became
 
-    def candidates(self, needed: str | None) -> list[Add]:
+    def find_candidate_files(self, needed: str | None) -> list[Add]:
         """The files that may hold rows for which a condition is true, all of them without one.
 
         Who changes rows looks at them for that. In a serializable transaction it counts as read; in others a
@@ -108,26 +108,26 @@ class DeltaJob:
         """The ids that rows of files keep when they are written to others; ``None`` without row tracking."""
         return final_row_ids(self.lake, self._now, files)
 
-    def again(self) -> Self:
+    def reopen_table(self) -> Self:
         """The table as it is now, for the same job."""
-        fresh = self._open()
+        fresh = self._open_job()
         fresh.job, fresh._began = self.job, self._began
         return fresh
 
-    def _open(self) -> Self:
+    def _open_job(self) -> Self:
         return type(self)(self.lake, self.key, self.branch)
 
     @property
     def clustering(self) -> Clustering:
         """The columns that the table is clustered by, as its files call them."""
-        return clustering_of(self._table, self.protocol)
+        return get_clustering(self._table, self.protocol)
 
     @property
     def data_folder(self) -> str:
         """Where below the table's root the job writes its files."""
         return data_folder(self.lake, self.branch)
 
-    def commit(
+    def commit_actions(
         self,
         actions: Sequence[Action],
         *,
@@ -145,7 +145,7 @@ class DeltaJob:
         If it is refused, the files of the actions are removed, as far as possible: nobody else can name them.
         With ``keep_files`` they stay, for another try. They also stay if it is not known what came of it.
         """
-        with removed_if_refused(self.place, () if keep_files else actions):
+        with remove_files_if_refused(self.place, () if keep_files else actions):
             self._began.check_in_time()
             fields: dict[str, Any] = {"operation": operation, "operationParameters": parameters}
             if metrics:
@@ -189,9 +189,9 @@ def final_row_ids(lake: Lake, now: TableVersions, files: Sequence[Add]) -> dict[
     """Of some files of a table as it is ``now`` on a branch, those whose rows have ids that they keep, with
     these, by decoded paths; ``None`` if the table does not track rows."""
     _, metadata = now.parse_declared()
-    if row_columns_of(metadata) is None:
+    if get_row_tracking_columns(metadata) is None:
         return None
-    by_path = ids_by_path(files)
+    by_path = collect_row_ids(files)
     final = {path: ids for path, ids in by_path.items() if not ids.is_provisional}
     own = by_path.keys() - final.keys()
     return {**final, **_landed_row_ids(lake, now, own)} if own else final
@@ -202,5 +202,5 @@ def _landed_row_ids(lake: Lake, now: TableVersions, paths: set[str]) -> dict[str
     with suppress(RequestError, Denied):  # it is not there, or not for this reader
         snapshot = lake.at(lake.default_branch).outside_read_set.table(now.key).snapshot()
         if snapshot.location == now.location:
-            return ids_by_path(file for file in snapshot.files() if file.key.path in paths)
+            return collect_row_ids(file for file in snapshot.files() if file.key.path in paths)
     return {}

@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeMoved, ManagedElsewhere, NotManaged
-from penstock.formats.delta.branch_log.ownership import PENSTOCK, TableOwner, owner_of
+from penstock.formats.delta.branch_log.ownership import PENSTOCK, TableOwner, find_owner
 from penstock.formats.delta.lake.calls import FindTable
 from penstock.formats.delta.lake.snapshot import TableSnapshot, load_published
 from penstock.formats.delta.log.log_files import PlaceFiles
@@ -36,10 +36,10 @@ def read_delta(
     ``TableNotFound`` if there is no table, ``VersionNotFound`` if it has no such version,
     ``UnsupportedFeature`` names what reading it takes that Penstock does not know.
     """
-    return load_published(open_place(absolute(location)), version, timestamp)
+    return load_published(open_place(make_absolute_location(location)), version, timestamp)
 
 
-def absolute(location: str | os.PathLike[str]) -> str:
+def make_absolute_location(location: str | os.PathLike[str]) -> str:
     """A location as it can be found from wherever a lake runs: a path of this process is made absolute."""
     place = os.fspath(location)
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - without '..'
@@ -63,7 +63,7 @@ def open_table(
     ``NotManaged`` for a table that no lake owns, ``ManagedElsewhere`` if it belongs to another lake than the
     given one or is a copy of a table that lies elsewhere, ``TableNotFound`` if there is none.
     """
-    place = absolute(location)
+    place = make_absolute_location(location)
     owner = owner_at(place)
     if isinstance(lake, Lake):
         return _find_table(lake, place, owner, ref)
@@ -78,21 +78,23 @@ def open_table(
 
 def _require_trusted_address(location: str, owner: TableOwner) -> str:
     """The address of the lake that owns a table, if the table's own metadata may be trusted with it."""
-    if not owner.at:
+    if not owner.lake_address:
         raise InvalidRequest(
             f"{location} belongs to {owner}, but its log does not contain the address of that lake: give it, "
             "as in penstock.open_table(…, lake=…)"
         )
-    if is_local(owner.at):
-        return owner.at
+    if is_local(owner.lake_address):
+        return owner.lake_address
     address = os.environ.get("PENSTOCK_LAKE", "")
-    if address and hide_secrets(address).rstrip("/") == hide_secrets(owner.at).rstrip("/"):
+    if address and hide_secrets(address).rstrip("/") == hide_secrets(owner.lake_address).rstrip("/"):
         return address
     raise InvalidRequest(
-        f"{location} names {owner.at!r} as its lake, and that address is not trusted without confirmation\n  "
-        f"If that is your lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
+        f"{location} names {owner.lake_address!r} as its lake, "
+        "and that address is not trusted without confirmation\n  "
+        f"If that is your lake: penstock.open_table(…, lake={owner.lake_address!r}), "
+        "or set PENSTOCK_LAKE to it.",
         location=location,
-        lake=owner.at,
+        lake=owner.lake_address,
     )
 
 
@@ -101,7 +103,7 @@ def owner_at(location: str) -> TableOwner:
     places = Places()
     try:
         snapshot = load_snapshot(PlaceFiles(places.open_place(location)))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        owner = find_owner(snapshot.protocol, snapshot.metadata, location)
     finally:
         places.close()
     if owner is None:

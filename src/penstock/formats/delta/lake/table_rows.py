@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.delta.log.scan import batches_of, files
+from penstock.formats.delta.log.scan import find_files, read_rows_of_files
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
 from penstock.formats.delta.rows.expression_pruning import keep_files
 from penstock.formats.rows.reader import StoredRowPart, TableRows
 from penstock.model.keys import Key
@@ -38,26 +38,26 @@ class DeltaTableRows(TableRows):
         if hint is None:
             return self._snapshot.to_batches(columns, where)
         snapshot = self._noted_snapshot
-        kept_files = keep_files(files(snapshot), snapshot.metadata, columns, hint)
-        return batches_of(snapshot, self._snapshot.place, kept_files, columns)
+        kept_files = keep_files(find_files(snapshot), snapshot.metadata, columns, hint)
+        return read_rows_of_files(snapshot, self._snapshot.place, kept_files, columns)
 
     @property
     def num_rows(self) -> int | None:
         return self._snapshot.num_rows
 
     def list_parts(self) -> Iterator[StoredRowPart]:
-        return (StoredRowPart(_identify_file(file), file) for file in files(self._noted_snapshot))
+        return (StoredRowPart(_identify_file(file), file) for file in find_files(self._noted_snapshot))
 
     def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         chosen = [part.source for part in parts]
-        return batches_of(self._noted_snapshot, self._snapshot.place, chosen, columns)
+        return read_rows_of_files(self._noted_snapshot, self._snapshot.place, chosen, columns)
 
     def identify_columns(self) -> dict[str, Hashable]:
         metadata = self._noted_snapshot.metadata
-        mapping = mapping_of(metadata)
+        mapping = get_column_mapping(metadata)
         partitions = {name.lower() for name in metadata.partition_columns}
         return {
-            field.name: (mapping.physical(field), repr(field.type), field.name.lower() in partitions)
+            field.name: (mapping.get_physical_name(field), repr(field.type), field.name.lower() in partitions)
             for field in self._noted_snapshot.schema.fields
         }
 

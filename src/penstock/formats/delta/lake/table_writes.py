@@ -18,15 +18,15 @@ from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, TablePart, WriterReads
 from penstock.formats.delta.lake.identity_numbers import IdentityNumbers, ReservedNumbers
-from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
+from penstock.formats.delta.lake.replaced_parts import Values, check_inside, make_replaced_parts
 from penstock.formats.delta.lake.table import (
-    clustering_of,
     commit_tables,
     data_folder,
-    done_before,
+    find_earlier_result,
+    get_clustering,
     table_commit,
 )
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, parse_action, write_action
 from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.formats.delta.rows.file_writer import write_files
@@ -44,7 +44,7 @@ COMMITS_MAX: Final = 50
 """How often rows are offered to a table of whose numbers others give away some at the same time."""
 
 
-def append(
+def append_rows(
     table: Table, data: Any, *, description: CommitDescription, idempotency_key: str | None
 ) -> TableCommitResult:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
@@ -69,7 +69,7 @@ def append_all(
     became of it, they stay.
     """
     named = branch if branch is not None else lake.default_branch
-    earlier = done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
+    earlier = find_earlier_result(lake, [table.key for table, _ in tables], named, idempotency_key)
     if earlier is not None:
         return earlier
     with _TableWrite(lake) as writing:
@@ -79,7 +79,7 @@ def append_all(
     return ratified
 
 
-def overwrite(
+def overwrite_rows(
     table: Table,
     data: Any,
     partitions: Values | Sequence[Values] | None,
@@ -96,10 +96,12 @@ def overwrite(
     if chosen is not None and not all(chosen or [{}]):  # nothing must not come to mean everything
         raise InvalidRequest("'partitions' is empty; leave it out to overwrite all partitions")
     branch = table.require_branch()
-    if (earlier := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
+    if (earlier := find_earlier_result(table.lake, [table.key], branch, idempotency_key)) is not None:
         return earlier
     with _TableWrite(table.lake) as writing:
-        written = writing.make_commit(table, data, lambda metadata: parts_of(metadata, chosen, where))
+        written = writing.make_commit(
+            table, data, lambda metadata: make_replaced_parts(metadata, chosen, where)
+        )
         ratified = writing.commit_with_retries((written,), branch, description, idempotency_key)
     writing.compact_if_due(ratified)
     return ratified
@@ -140,9 +142,9 @@ class _TableWrite:
             open_row_reader(data),
             numbers=numbers,
             prefix=data_folder(self._lake, branch),
-            clustering=clustering_of(table, protocol),
+            clustering=get_clustering(table, protocol),
         )
-        self._refused.enter_context(removed_if_refused(place, adds))
+        self._refused.enter_context(remove_files_if_refused(place, adds))
         if parts is not None:
             check_inside(metadata, parts, adds)
         operation = {"mode": "Append" if parts is None else "Overwrite"}
@@ -151,7 +153,7 @@ class _TableWrite:
         if numbers.marks:
             self._numbers[table.key] = numbers
         return msgspec.structs.replace(
-            table_commit(table, [info, *numbers.changes(metadata), *adds]),
+            table_commit(table, [info, *numbers.list_metadata_changes(metadata), *adds]),
             table=now.id,
             read_version=now.latest_version,
             read_tip=now.tip,
@@ -203,7 +205,7 @@ class _TableWrite:
                 for line in commit.actions.splitlines()
                 if not isinstance(parse_action(line.encode()), Metadata)
             ]
-            lines[1:1] = [write_action(action).decode() for action in numbers.changes(metadata)]
+            lines[1:1] = [write_action(action).decode() for action in numbers.list_metadata_changes(metadata)]
             again.append(
                 msgspec.structs.replace(
                     commit,

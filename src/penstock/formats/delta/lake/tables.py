@@ -40,14 +40,14 @@ from penstock.formats.delta.lake.creation import create_with
 from penstock.formats.delta.lake.snapshot import TableSnapshot, load_published
 from penstock.formats.delta.lake.table import (
     Actions,
-    lines_of,
+    encode_actions,
     needs_repair,
-    repair,
+    repair_table,
     table_commit,
 )
-from penstock.formats.delta.lake.table_opener import absolute
+from penstock.formats.delta.lake.table_opener import make_absolute_location
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
-from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
+from penstock.formats.delta.protocol.clustering import CLUSTERING, find_columns, make_clustering_domain
 from penstock.formats.delta.protocol.column_mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.kernel.reachable import Progress, show_no_progress
@@ -148,7 +148,7 @@ class DeltaTables(TableAlterations):
             properties={**properties, **features},
             actions=actions,
             description=wanted.get("description", ""),
-            location=None if location is None else absolute(location),
+            location=None if location is None else make_absolute_location(location),
             sole_writer=wanted.get("sole_writer", False),
             branch=wanted.get("branch"),
             said=calls.describe_commit(wanted.get("message"), wanted.get("author")),
@@ -179,7 +179,7 @@ class DeltaTables(TableAlterations):
         A relative path is one of this process. The answer of a table that was adopted already says so.
         """
         call = AdoptTable(
-            location=absolute(location),
+            location=make_absolute_location(location),
             key=Key.parse(key) if key is not None else None,
             sole_writer=sole_writer,
             said=calls.describe_commit(message, author),
@@ -208,7 +208,7 @@ class DeltaTables(TableAlterations):
         """
         from penstock.formats.delta.lake.parquet_folder import convert_folder
 
-        where = absolute(location)
+        where = make_absolute_location(location)
         wanted["message"] = wanted.get("message") or f"convert {where}"
         call = self._make_create_call(
             Key(where.rstrip("/").rpartition("/")[2]) if key is None else key,
@@ -267,7 +267,7 @@ class DeltaTables(TableAlterations):
         interrupted, doing it again finishes it. ``progress`` is called with what is done and a count.
         """
         call = AdoptTables(
-            location=absolute(folder),
+            location=make_absolute_location(folder),
             namespace=None if namespace is None else Key.parse(namespace),
             sole_writer=sole_writer,
             dry_run=dry_run,
@@ -306,7 +306,9 @@ class DeltaTables(TableAlterations):
         ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
         if there is none, ``UnsupportedFeature`` if it takes more than Penstock knows.
         """
-        return load_published(self._lake.places.open_place(absolute(location)), version, timestamp)
+        return load_published(
+            self._lake.places.open_place(make_absolute_location(location)), version, timestamp
+        )
 
     def release(
         self,
@@ -408,7 +410,7 @@ class DeltaTables(TableAlterations):
         table. Its files' statistics end at 0.0 where they ended at -0.0: DuckDB left out rows by that. On a
         branch it is the table of that branch that is repaired; a merge brings it to others.
         """
-        return repair(self._lake.table(key, branch), calls.describe_commit(message, author))
+        return repair_table(self._lake.table(key, branch), calls.describe_commit(message, author))
 
     @overload
     def publish(self, key: str | Key, version: int | None = None) -> PublishedTable: ...
@@ -462,7 +464,7 @@ class DeltaTables(TableAlterations):
         Without a key, it is called as in the lost lake, if it was created there.
         """
         call = RecoverTable(
-            location=absolute(location),
+            location=make_absolute_location(location),
             key=Key.parse(key) if key is not None else None,
             lost=lost,
             any_lake=any_lake,
@@ -488,7 +490,7 @@ def _make_clustering(schema: str, names: Sequence[str]) -> tuple[str | None, dic
     if not names:
         return None, {}
     paths = [tuple(map(stored_name, fields)) for fields in find_columns(parse_schema(schema), names)]
-    line = lines_of([CommitInfo({"operation": "CREATE TABLE"}), cluster_by(paths)]).decode()
+    line = encode_actions([CommitInfo({"operation": "CREATE TABLE"}), make_clustering_domain(paths)]).decode()
     return line, {f"delta.feature.{name}": "supported" for name in (CLUSTERING, "domainMetadata")}
 
 

@@ -28,7 +28,7 @@ from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
-from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge_files
 from penstock.formats.delta.publishing.side_files import CREATING
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
@@ -124,7 +124,7 @@ class UnlandedTableSweeper:
         self, table: UUID, place: Place, entries: Sequence[BucketEntry]
     ) -> UnlandedTable | None:
         """The files in a folder, if all of them belong to jobs that can no longer land."""
-        going = {entry.entry.key for entry in judge(entries, self._needs) if entry.fate.is_to_go}
+        going = {entry.entry.key for entry in judge_files(entries, self._needs) if entry.fate.is_to_go}
         is_whole = all(entry.key in going and _is_unpublished(entry.key) for entry in entries)
         notes = {entry.key for entry in entries if entry.key.startswith(CREATING)}
         is_anothers = bool(notes - {CREATING + self._lake_id}) or any(
@@ -177,7 +177,7 @@ class _ReferencedTables:
         self._names: set[str] = set()
 
     def read_new_commits(self) -> None:
-        for content in self._kept.unseen():
+        for content in self._kept.walk_unseen_tables():
             self._names.update(content.location.lower().split("/"), (str(content.id),))
         for source in self._kept.sources:
             self._names.update(source.lower().split("/"))

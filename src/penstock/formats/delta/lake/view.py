@@ -16,7 +16,7 @@ from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CheckpointTable, GetTableVersions
-from penstock.formats.delta.lake.snapshot import load, pages
+from penstock.formats.delta.lake.snapshot import load_table_snapshot, read_version_pages
 from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.calls import GetCommit
 from penstock.lake.row_changes import RowFunctions, RowStatements
@@ -49,7 +49,7 @@ class DeltaView(RowStatements):
         return self.snapshot(None, None).to_arrow(columns, where)
 
     def snapshot(self, version: int | None, timestamp: str | datetime | None) -> TableSnapshot:
-        return load(self._table, version, timestamp)
+        return load_table_snapshot(self._table, version, timestamp)
 
     def metadata(self) -> Metadata:
         """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
@@ -68,10 +68,10 @@ class DeltaView(RowStatements):
 
     def get_commits(self, start: int | None, end: int | None) -> TableVersions:
         self._table.note_read()  # whatever the end: the latest version is told as well
-        return pages(self._table, start, end)
+        return read_version_pages(self._table, start, end)
 
     def publish(self, version: int | None) -> int:
-        return delta.publish(self._table, version)
+        return delta.publish_table(self._table, version)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class DeltaView(RowStatements):
         description: CommitDescription,
         idempotency_key: str | None,
     ) -> TableCommitResult:
-        return delta.commit(
+        return delta.commit_actions(
             self._table,
             actions,
             version=version,
@@ -98,7 +98,7 @@ class DeltaView(RowStatements):
     ) -> TableCommitResult:
         from penstock.formats.delta.lake import table_writes
 
-        return table_writes.append(
+        return table_writes.append_rows(
             self._table, data, description=description, idempotency_key=idempotency_key
         )
 
@@ -123,7 +123,7 @@ class DeltaView(RowStatements):
 
         if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
             return row_changes.replace_rows(self._table, data, where, description, idempotency_key)
-        return table_writes.overwrite(
+        return table_writes.overwrite_rows(
             self._table, data, partitions, where, description=description, idempotency_key=idempotency_key
         )
 
@@ -150,7 +150,7 @@ class DeltaView(RowStatements):
     def write(self, rows: RowWrite) -> TableCommitResult | None:
         table, idempotency_key = self._table, rows.idempotency_key
         check_format(table.key, "delta", rows.format)
-        ratified = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+        ratified = delta.find_earlier_result(table.lake, [table.key], table.ref, idempotency_key)
         if ratified is not None:
             return ratified
         content = find_content(table)
@@ -163,7 +163,7 @@ class DeltaView(RowStatements):
                 if (content := find_content(table)) is None or is_gone:
                     raise
             except IdempotencyKeyReused:
-                ratified = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+                ratified = delta.find_earlier_result(table.lake, [table.key], table.ref, idempotency_key)
                 if ratified is None:
                     raise
                 return ratified

@@ -63,11 +63,11 @@ NOTHING_NEWER: Final = NewerActions(frozenset(), lambda _: False)
 class CheckpointFile(Protocol):
     """One file of a checkpoint: a whole one, a part, or a sidecar."""
 
-    def state(self) -> Iterator[Action]:
+    def read_state(self) -> Iterator[Action]:
         """Its actions that are not about files."""
         ...
 
-    def files(
+    def read_files(
         self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         """Its actions of one kind about files, without those that do not count any more; only those at some
@@ -93,10 +93,10 @@ class _JsonFile:
     def __init__(self, table: str, name: str, data: bytes) -> None:
         self._table, self._name, self._data = table, name, data
 
-    def state(self) -> Iterator[Action]:
+    def read_state(self) -> Iterator[Action]:
         return (action for action in self._read_actions() if isinstance(action, STATE))
 
-    def files(
+    def read_files(
         self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         for action in self._read_actions():
@@ -110,7 +110,7 @@ class _JsonFile:
     def file_keys(
         self, newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileKey]:
-        return (file.key for file in self.files(Add, newer, among))
+        return (file.key for file in self.read_files(Add, newer, among))
 
     def _read_actions(self) -> Iterator[Action]:
         try:
@@ -132,7 +132,7 @@ class _ParquetFile:
             )
             self._columns = _group_columns_by_kind(self._file.schema_arrow)
 
-    def state(self) -> Iterator[Action]:
+    def read_state(self) -> Iterator[Action]:
         kinds: dict[str, type[Action]] = {
             ACTION_NAMES[kind]: kind for kind in STATE if ACTION_NAMES[kind] in self._columns
         }
@@ -147,7 +147,7 @@ class _ParquetFile:
                     adds: list[Action] = [decoders.convert_value(_drop_nulls(row), kind) for row in rows]
                 yield from adds
 
-    def files(
+    def read_files(
         self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         names = [field.name for field in msgspec.structs.fields(kind)]

@@ -39,7 +39,7 @@ class CheckpointColumns:
         self._structs = {kind: pa.struct(fields[kind]) for kind in kinds}
         self.schema = pa.schema([(ACTION_NAMES[kind], struct) for kind, struct in self._structs.items()])
 
-    def batch(self, actions: Sequence[Action]) -> Any:
+    def make_batch(self, actions: Sequence[Action]) -> Any:
         """A row for each action; all of them are of one kind."""
         (kind,) = {type(action) for action in actions}
         arrays = [
@@ -57,7 +57,7 @@ class CheckpointColumns:
             if field.name in attributes:
                 values = [_to_builtins(getattr(action, attributes[field.name])) for action in actions]
             else:
-                values = self._parsed.values(
+                values = self._parsed.parse_values(
                     field.name, [action for action in actions if isinstance(action, Add)]
                 )
             arrays.append(pa.array(values, field.type))

@@ -16,7 +16,7 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.clustering import clustering_columns
-from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.rows.arrow_types import DECIMAL, find_arrow_type, pa
 from penstock.formats.rows.partition_values import parse_value
@@ -52,7 +52,7 @@ class ParsedStatsColumns:
         self.structs = self._make_struct_types() if self._partitions or self._counts else {}
         """The types of the columns, by their names."""
 
-    def values(self, name: str, files: Sequence[Add]) -> list[Any]:
+    def parse_values(self, name: str, files: Sequence[Add]) -> list[Any]:
         """What one of the columns holds for some files."""
         make = self._parse_statistics if name == "stats_parsed" else self._parse_partition_values
         return [make(file) for file in files]
@@ -105,10 +105,10 @@ class ParsedStatsColumns:
 
 
 def _list_partition_types(snapshot: LogSnapshot) -> Tree:
-    mapping = mapping_of(snapshot.metadata)
+    mapping = get_column_mapping(snapshot.metadata)
     fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
     return {
-        mapping.physical(field): field.type
+        mapping.get_physical_name(field): field.type
         for field in fields
         if field is not None and isinstance(field.type, str)
     }

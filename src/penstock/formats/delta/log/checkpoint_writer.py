@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.names import (
     ClassicName,
     CommitName,
     UuidName,
-    before_version,
+    make_text_before_version,
 )
 from penstock.formats.rows.arrow_types import pq
 from penstock.storage.places import Place
@@ -100,7 +100,7 @@ def write_checkpoint(
 
 def has_checkpoint(place: Place, version: int) -> bool:
     """Whether there is a whole checkpoint of a version."""
-    entries = place.list(LOG, before_version(version), before_version(version + 1))
+    entries = place.list(LOG, make_text_before_version(version), make_text_before_version(version + 1))
     return bool(whole_checkpoints(place.url, (LogFile(entry.key, entry.size) for entry in entries)))
 
 
@@ -166,15 +166,15 @@ class _CheckpointBuild:
         yield from (domain_metadata for _, domain_metadata in sorted(self._snapshot.domains.items()))
 
     def _list_file_actions(self) -> Iterator[Action]:
-        for file in self._snapshot.files():
-            self.totals.count(file.size)
+        for file in self._snapshot.read_files():
+            self.totals.add_file(file.size)
             yield file
         if self._anew:
             return
         kept_ms = duration_ms(self._snapshot.properties, TOMBSTONE_RETENTION)
         yield from (
             tombstone
-            for tombstone in self._snapshot.tombstones()
+            for tombstone in self._snapshot.read_tombstones()
             if not self._is_overtaken(tombstone, kept_ms)
         )
 
@@ -196,7 +196,7 @@ class _CheckpointBuild:
 
     def _make_rows(self, columns: CheckpointColumns, batch: Sequence[Action]) -> Any:
         try:
-            return columns.batch(batch)
+            return columns.make_batch(batch)
         except (ValueError, OverflowError) as problem:  # Arrow's errors are such, too
             raise InvalidLog(
                 f"version {self._snapshot.version} of {self._snapshot.table} has an action that cannot be "

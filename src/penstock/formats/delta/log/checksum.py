@@ -39,7 +39,7 @@ class FileTotals(msgspec.Struct):
     files: int = 0
     size_bytes: int = 0
 
-    def count(self, size: int) -> None:
+    def add_file(self, size: int) -> None:
         self.files += 1
         self.size_bytes += size
 
@@ -47,8 +47,8 @@ class FileTotals(msgspec.Struct):
 def count_files(snapshot: LogSnapshot) -> FileTotals:
     """One pass over all files of a version."""
     totals = FileTotals()
-    for file in snapshot.files():
-        totals.count(file.size)
+    for file in snapshot.read_files():
+        totals.add_file(file.size)
     return totals
 
 

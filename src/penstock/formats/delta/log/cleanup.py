@@ -62,7 +62,7 @@ def plan_cleanup(
     pinned_us: int = -1,
     grace_ms: int = GRACE_MS,
 ) -> LogCleanupPlan:
-    """What may be deleted of the log at a place. Nothing is: ``remove`` does it, with the names.
+    """What may be deleted of the log at a place. Nothing is: ``remove_log_files`` does it, with the names.
 
     ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
     version that must stay readable. What was written until ``pinned_us`` stays; the log is not cut if that
@@ -96,7 +96,7 @@ def plan_cleanup(
     )
 
 
-def remove(place: Place, names: Sequence[str]) -> None:
+def remove_log_files(place: Place, names: Sequence[str]) -> None:
     """Delete what was planned: commits first, so that none is there whose checkpoint has gone."""
     commits = [name for name in names if isinstance(parse_name(name), CommitName)]
     place.delete(commits)
@@ -178,7 +178,7 @@ def unnamed_sidecars(place: Place, kept: Sequence[BucketEntry], old_us: int) -> 
     for name in names:
         (data,) = place.read([name])
         try:
-            state = () if data is None else open_checkpoint(place.url, name, data).state()
+            state = () if data is None else open_checkpoint(place.url, name, data).read_state()
             named.update(sidecar_name(action.path) for action in state if isinstance(action, Sidecar))
         except InvalidLog:
             return []

@@ -11,7 +11,7 @@ from penstock.formats.delta.protocol.names import CommitName, CompactionName
 from penstock.storage.places import Place
 
 
-def compact(place: Place, first_version: int, last_version: int) -> str | None:
+def compact_commits(place: Place, first_version: int, last_version: int) -> str | None:
     """Compact published commits, from one version to another; the name of the file, ``None`` if it exists.
 
     ``LogGap`` if one of them is not published (any more): a compaction must not show what the log does not.

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.log.cleanup import older_files, remove, unnamed_sidecars
+from penstock.formats.delta.log.cleanup import older_files, remove_log_files, unnamed_sidecars
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Cdc, Remove, parse_commit
@@ -67,7 +67,7 @@ def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> 
         made = write_checkpoint(place, newest, now_ms, anew=True)
         fresh = None if made is None else made.name
         old += [entry for entry in later if entry.key != fresh]
-    remove(place, [entry.key for entry in old])
+    remove_log_files(place, [entry.key for entry in old])
     old += _remove_commit_and_staged(place, first_version)
     entries = place.list(LOG)
     sidecars = unnamed_sidecars(place, entries, (now_ms + grace_ms) * 1000)

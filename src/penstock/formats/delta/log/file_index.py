@@ -40,9 +40,9 @@ class FileIndex:
         names = 0 if self._names is None else getsizeof(self._names)
         return lines + names + sum(bounds.memory_bytes for bounds in list(self._bounds.values()))
 
-    def files(self, pruner: FilePruner) -> Iterator[Add]:
+    def find_files(self, pruner: FilePruner) -> Iterator[Add]:
         """The files that may have rows for which a condition is true."""
-        return filter(pruner.keeps, self._list_candidates(pruner.bound_tests))
+        return filter(pruner.may_match, self._list_candidates(pruner.bound_tests))
 
     def is_ready(self, pruner: FilePruner) -> bool:
         """Whether the bounds are known that tell most of what a condition leaves out."""
@@ -53,7 +53,7 @@ class FileIndex:
         hashes = self._hash_names()
         own_names = set()
         for name in names:
-            hashed = _hash(name)
+            hashed = _hash_name(name)
             place = bisect_left(hashes, hashed)
             if place < len(hashes) and hashes[place] == hashed:
                 own_names.add(name)
@@ -62,22 +62,22 @@ class FileIndex:
     def _hash_names(self) -> array[int]:
         with self._lock:
             if self._names is None:
-                paths = (decode_path(file.path) for file in self._lines.actions())
-                self._names = array("Q", sorted(map(_hash, paths)))
+                paths = (decode_path(file.path) for file in self._lines.read_actions())
+                self._names = array("Q", sorted(map(_hash_name, paths)))
             return self._names
 
     def _list_candidates(self, tests: Sequence[BoundTest]) -> Iterator[Add]:
         """The files that the bounds of columns do not rule out."""
         if not tests:
-            yield from self._lines.actions()
+            yield from self._lines.read_actions()
             return
         bounds = self._read_bounds({test.column for test in tests})
-        for number in range(self._lines.packs):
+        for number in range(self._lines.pack_count):
             places: Sequence[int] | None = None
             for test in tests:
                 places = bounds[test.column].find_places(number, test, places)
             if places:
-                actions = self._lines.pack(number)
+                actions = self._lines.read_pack(number)
                 yield from (actions[place] for place in places)
 
     def _read_bounds(self, columns: Collection[BoundedColumn]) -> dict[BoundedColumn, _ColumnBounds]:
@@ -86,10 +86,10 @@ class FileIndex:
             if missing:
                 read = bounds_reader(missing)
                 new_bounds = [_ColumnBounds() for _ in missing]
-                for number in range(self._lines.packs):
-                    pairs = list(map(read, self._lines.pack(number)))
+                for number in range(self._lines.pack_count):
+                    pairs = list(map(read, self._lines.read_pack(number)))
                     for place, bounds in enumerate(new_bounds):
-                        bounds.add([pair[place] for pair in pairs])
+                        bounds.add_bounds([pair[place] for pair in pairs])
                 self._bounds.update(zip(missing, new_bounds, strict=True))
             return {column: self._bounds[column] for column in columns}
 
@@ -102,7 +102,7 @@ class _ColumnBounds:
         self._highs: list[list[Any]] = []
         self.memory_bytes = 0
 
-    def add(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+    def add_bounds(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         self._lows.append([low for low, _ in pairs])
         self._highs.append([high for _, high in pairs])
         self.memory_bytes += sum(getsizeof(low) + getsizeof(high) + 2 * _POINTER_BYTES for low, high in pairs)
@@ -120,6 +120,6 @@ class _ColumnBounds:
         return places
 
 
-def _hash(name: str) -> int:
+def _hash_name(name: str) -> int:
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
     return int.from_bytes(digest, "little")

@@ -27,12 +27,12 @@ class TableFiles(Protocol):
     url: str
     """Where the table is, without secrets: errors name it."""
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         """The files of the log whose names begin with a version and come after one text and before another,
         in order."""
         ...
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
         """The bytes of each file, in the order of the names; ``None`` for one that does not exist."""
         ...
 
@@ -44,12 +44,12 @@ class PlaceFiles:
         self._place = place
         self.url = place.url
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         # Nothing else is asked for: behind the versions come folders, which may be long.
         entries = self._place.list(LOG, max(after, START_OF_VERSIONS), before)
         return (LogFile(entry.key, entry.size, entry.modified_us, entry.tag) for entry in entries)
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
         return self._place.read(names)
 
 
@@ -60,11 +60,11 @@ class OverlaidFiles:
         self._files, self._held = files, held
         self.url = files.url
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
-        return self._files.list(after, before)
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        return self._files.list_files(after, before)
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
         requested = list(names)
-        others = self._files.read(name for name in requested if name not in self._held)
+        others = self._files.read_files(name for name in requested if name not in self._held)
         for name in requested:
             yield self._held[name] if name in self._held else next(others)

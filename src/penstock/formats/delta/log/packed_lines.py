@@ -29,7 +29,7 @@ class PackedLines(Generic[FileActionT]):
         self._open: list[bytes] = []
         self._open_bytes = 0
 
-    def add(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         self._open.append(line)
         self._open_bytes += len(line)
         if self._open_bytes >= self._pack_bytes:
@@ -45,16 +45,16 @@ class PackedLines(Generic[FileActionT]):
             yield from zlib.decompress(pack).split(b"\n")
         yield from self._open
 
-    def actions(self) -> Iterator[FileActionT]:
+    def read_actions(self) -> Iterator[FileActionT]:
         """What the lines say, a pack at a time."""
-        return chain.from_iterable(map(self.pack, range(self.packs)))
+        return chain.from_iterable(map(self.read_pack, range(self.pack_count)))
 
     @property
-    def packs(self) -> int:
+    def pack_count(self) -> int:
         """How many packs there are. The last one is of lines that are not packed yet."""
         return len(self._packs) + 1
 
-    def pack(self, number: int) -> list[FileActionT]:
+    def read_pack(self, number: int) -> list[FileActionT]:
         """What the lines of one pack say."""
         is_open = number == len(self._packs)
         lines = b"\n".join(self._open) if is_open else zlib.decompress(self._packs[number])

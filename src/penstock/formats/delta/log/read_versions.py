@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from penstock.formats.delta.log.log_files import LogFile, TableFiles
 from penstock.formats.delta.log.segments import LogSegment
-from penstock.formats.delta.log.snapshot import LogSnapshot, replay
+from penstock.formats.delta.log.snapshot import LogSnapshot, replay_segment
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
 
 MEMORY_MAX_BYTES: Final = 128 * 1024 * 1024
@@ -29,15 +29,15 @@ class ListedLog:
         self._files, self.url = files, files.url
         self._listed: dict[str, LogFile] = {}
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
-        for file in self._files.list(after, before):
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
+        for file in self._files.list_files(after, before):
             self._listed[file.name] = file
             yield file
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
-        return self._files.read(names)
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        return self._files.read_files(names)
 
-    def identify(self, segment: LogSegment) -> _Identity:
+    def identify_segment(self, segment: LogSegment) -> _Identity:
         """What tells a version from every other one. A file that was not listed has a name of its own."""
         checkpoint = () if segment.checkpoint is None else segment.checkpoint.names
         names = (*checkpoint, *segment.names, segment.newest)
@@ -52,14 +52,14 @@ class ReadVersions:
         self._kept: OrderedDict[_Identity, LogSnapshot] = OrderedDict()
         self._lock = Lock()
 
-    def replay(self, files: ListedLog, segment: LogSegment) -> LogSnapshot:
+    def replay_segment(self, files: ListedLog, segment: LogSegment) -> LogSnapshot:
         """The version that a segment of these files comes to. Raises as ``load_snapshot``."""
-        identity = files.identify(segment)
+        identity = files.identify_segment(segment)
         with self._lock:
             snapshot = self._kept.get(identity)
         is_known = snapshot is not None
         if snapshot is None:
-            snapshot = replay(files, segment)
+            snapshot = replay_segment(files, segment)
         snapshot.make_index(copies_lines=is_known)
         with self._lock:
             self._kept[identity] = snapshot

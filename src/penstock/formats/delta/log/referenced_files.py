@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
 )
 from penstock.formats.delta.protocol.names import VERSION_MAX, CommitName, parse_name
-from penstock.formats.delta.rows.vectors import vector_file
+from penstock.formats.delta.rows.vectors import get_vector_file_name
 from penstock.storage.places import Place
 
 VECTOR_INLINE: Final = "i"
@@ -93,11 +93,11 @@ class LogCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """The versions that can be read from it."""
 
     @property
-    def latest(self) -> int:
+    def latest_version(self) -> int:
         """The newest version that it tells of; -1 if it has none."""
         return max((*self.commits, *(versions[-1] for versions in self.covered)), default=-1)
 
-    def covers(self, version: int) -> bool:
+    def covers_version(self, version: int) -> bool:
         return any(version in versions for versions in self.covered)
 
 
@@ -110,7 +110,7 @@ def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> 
     files = PlaceFiles(place)
     listed = [
         log_file
-        for log_file in files.list("")
+        for log_file in files.list_files("")
         if (uuid_name := parse_name(log_file.name)) and uuid_name[0] <= until
     ]
     commits = {
@@ -123,10 +123,10 @@ def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> 
         snapshot = load_snapshot(files, version)
         for key in snapshot.file_keys():
             named.take_key(key)
-        for removed in snapshot.tombstones():
+        for removed in snapshot.read_tombstones():
             named.take_key(removed.key)
     names = [str(CommitName(version)) for version in commits]
-    for name, data in zip(names, files.read(names), strict=True):
+    for name, data in zip(names, files.read_files(names), strict=True):
         if data is None:
             raise InvalidLog(
                 f"{name} of the table {place.url} was removed after its log was listed\n  If the log is "
@@ -182,4 +182,4 @@ def _list_vector_names(vector: str) -> Iterator[str]:
         elif kind == VECTOR_FILE:
             stored = DeletionVector(storage_type=kind, path_or_inline_dv=name, size_in_bytes=0, cardinality=0)
             with suppress(ValueError):
-                yield vector_file(stored)
+                yield get_vector_file_name(stored)

@@ -24,13 +24,13 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.delta.protocol.predicate_outcomes import partition_value
-from penstock.formats.delta.protocol.row_ids import FileRowIds, row_columns_of
+from penstock.formats.delta.protocol.row_ids import FileRowIds, get_row_tracking_columns
 from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import FilePruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
-from penstock.formats.delta.rows.vectors import deleted_rows
+from penstock.formats.delta.rows.vectors import read_deleted_bitmap
 from penstock.formats.rows.arrow_types import (
     allow_nulls,
     find_arrow_type,
@@ -59,30 +59,34 @@ WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
 """A file up to this size is fetched at once; of a larger one only the parts that are needed."""
 
 
-def files(snapshot: LogSnapshot, where: str | None = None) -> Iterator[Add]:
+def find_files(snapshot: LogSnapshot, where: str | None = None) -> Iterator[Add]:
     """The files of a version that may have rows for which a condition is true; without one, all files.
 
     ``InvalidRequest`` if the condition cannot be understood.
     """
     if where is None:
-        return snapshot.files()
-    return pruned_files(snapshot, FilePruner(parse_predicate(where, snapshot.schema), snapshot.metadata))
+        return snapshot.read_files()
+    return prune_files(snapshot, FilePruner(parse_predicate(where, snapshot.schema), snapshot.metadata))
 
 
-def pruned_files(snapshot: LogSnapshot, pruner: FilePruner) -> Iterator[Add]:
+def prune_files(snapshot: LogSnapshot, pruner: FilePruner) -> Iterator[Add]:
     """The files of a version that may have rows for which a pruner's condition is true."""
-    return filter(pruner.keeps, snapshot.files()) if snapshot.index is None else snapshot.index.files(pruner)
+    return (
+        filter(pruner.may_match, snapshot.read_files())
+        if snapshot.index is None
+        else snapshot.index.find_files(pruner)
+    )
 
 
 def to_arrow(
     snapshot: LogSnapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Any:
-    """The rows of a version as a ``pyarrow.Table``. Raises as ``batches``."""
+    """The rows of a version as a ``pyarrow.Table``. Raises as ``read_rows``."""
     plan = _Plan(snapshot, place, columns, where)
-    return pa.Table.from_batches(list(plan.batches(files(snapshot, where))), plan.schema)
+    return pa.Table.from_batches(list(plan.read_batches(find_files(snapshot, where))), plan.schema)
 
 
-def batches(
+def read_rows(
     snapshot: LogSnapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Any:
     """The rows of a version as a ``pyarrow.RecordBatchReader``, read as they are asked for.
@@ -92,23 +96,23 @@ def batches(
     is not what the log says, ``UnsupportedFeature`` one that lies outside of the table.
     """
     plan = _Plan(snapshot, place, columns, where)
-    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(files(snapshot, where)))
+    return pa.RecordBatchReader.from_batches(plan.schema, plan.read_batches(find_files(snapshot, where)))
 
 
-def batches_of(
+def read_rows_of_files(
     snapshot: LogSnapshot,
     place: Place,
     files: Iterable[Add],
     columns: Sequence[str] | None = None,
     final_row_ids: Mapping[str, FileRowIds] | None = None,
 ) -> Any:
-    """The rows of some files of a version that are not deleted. Raises as ``batches``.
+    """The rows of some files of a version that are not deleted. Raises as ``read_rows``.
 
     ``final_row_ids``, of files by their decoded paths, adds the columns by which rows that are written to
     other files keep their ids.
     """
     plan = _Plan(snapshot, place, columns, None, final_row_ids)
-    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(files)))
+    return pa.RecordBatchReader.from_batches(plan.schema, plan.read_batches(iter(files)))
 
 
 def numbered_batches(
@@ -121,7 +125,7 @@ def numbered_batches(
     """The rows of some files, each with the number of its file among them and of its row in the file.
 
     These are the columns ``FILE_NUMBER`` and ``ROW_NUMBER``. ``columns`` are those that are needed, in any
-    order; there may be none. ``final_row_ids`` as in ``batches_of``. Raises as ``batches``.
+    order; there may be none. ``final_row_ids`` as in ``read_rows_of_files``. Raises as ``read_rows``.
     """
     names = [field.name for field in snapshot.schema.fields if columns is not None and field.name in columns]
     plan = _Plan(snapshot, place, names or None, None, final_row_ids)
@@ -136,7 +140,7 @@ def row_schema(snapshot: LogSnapshot) -> Any:
 def count_rows(snapshot: LogSnapshot) -> int | None:
     """How many rows a version has, if the statistics of all its files tell; nothing is read but the log."""
     total = 0
-    for file in snapshot.files():
+    for file in snapshot.read_files():
         rows = read_stats(file).get("numRecords")
         if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
             return None
@@ -164,7 +168,7 @@ class _Plan:
             tuple(replace(field, type=allow_nulls(field.type)) for field in snapshot.schema.fields)
         )
         self._table, self._place = snapshot.table, place
-        self._mapping, self._metadata = mapping_of(snapshot.metadata), snapshot.metadata
+        self._mapping, self._metadata = get_column_mapping(snapshot.metadata), snapshot.metadata
         self._row_ids = RowIdReader.to_show(snapshot.metadata, columns or ())
         if final_row_ids is not None:
             self._row_ids = RowIdReader.to_rewrite(snapshot.metadata, final_row_ids)
@@ -186,7 +190,7 @@ class _Plan:
             (*self._partition_fields, *self._data_fields, *self._row_ids.fields)
         )
 
-    def batches(self, files: Iterator[Add]) -> Iterator[Any]:
+    def read_batches(self, files: Iterator[Add]) -> Iterator[Any]:
         return _read_ahead((file.size, self._read_file_rows(file)) for file in files)
 
     def numbered_batches(self, files: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
@@ -195,8 +199,8 @@ class _Plan:
 
     def has_further_columns(self, file: Add) -> bool:
         with self._name_file_in_errors(file):
-            schema = pq.read_schema(_open(self._place, self._name_in_place(file.path), file.size))
-        hidden = row_columns_of(self._metadata) or ()
+            schema = pq.read_schema(_open_data_file(self._place, self._name_in_place(file.path), file.size))
+        hidden = get_row_tracking_columns(self._metadata) or ()
         columns = [column for column in schema if column.name not in hidden]
         return _has_further(columns, [*self._data_fields, *self._partition_fields], self._mapping)
 
@@ -205,13 +209,13 @@ class _Plan:
     ) -> Iterator[Any]:
         """The rows of one file; with a number of its own, also where each of them is."""
         with self._name_file_in_errors(file):
-            source = _open(self._place, self._name_in_place(file.path), file.size)
+            source = _open_data_file(self._place, self._name_in_place(file.path), file.size)
             parquet = open_parquet(source)
             keep = self._live_row_mask(file, parquet.metadata.num_rows)
-            places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
+            places = self._mapping.locate_fields(parquet.schema_arrow, self._data_fields)
             names = [None if place is None else parquet.schema_arrow.names[place] for place in places]
             partition = [_partition_scalar(field, file, self._mapping) for field in self._partition_fields]
-            stored = self._row_ids.stored_in(parquet.schema_arrow)
+            stored = self._row_ids.find_stored_columns(parquet.schema_arrow)
             chosen = [*(name for name in names if name), *stored]
             read = read_batches(source, parquet, chosen, is_near="://" not in self._place.url)
         first = 0
@@ -221,7 +225,7 @@ class _Plan:
                 if batch is None:
                     return
                 rows = batch.num_rows
-                row_ids = self._row_ids.columns(file, batch, first)
+                row_ids = self._row_ids.make_columns(file, batch, first)
                 found = self._table_rows(batch, names, partition, row_ids)
                 if number is not None:
                     found = _add_numbers(found.select(names_only), number, first)
@@ -242,7 +246,13 @@ class _Plan:
         for field, name in zip(self._data_fields, names, strict=True):
             if name is not None:
                 arrays.append(
-                    reshape_array(batch.column(name), field.type, self._mapping.match, _cast, field.name)
+                    reshape_array(
+                        batch.column(name),
+                        field.type,
+                        self._mapping.match_nested_fields,
+                        _cast_array,
+                        field.name,
+                    )
                 )
             elif field.nullable:
                 arrays.append(pa.nulls(rows, find_arrow_type(field.type, field.name)))
@@ -255,7 +265,7 @@ class _Plan:
         vector = file.deletion_vector
         if vector is None:
             return None
-        bitmap = deleted_rows(vector, rows, self._place.read_range, self._name_in_place)
+        bitmap = read_deleted_bitmap(vector, rows, self._place.read_range, self._name_in_place)
         deleted = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bitmap)])
         return pc.invert(deleted)
 
@@ -347,7 +357,7 @@ class _RangeFile(io.RawIOBase):
         return data
 
 
-def _open(place: Place, name: str, size: int) -> Any:
+def _open_data_file(place: Place, name: str, size: int) -> Any:
     """The bytes of a data file, for Arrow to read from. The log's word on its size is not taken for it."""
     if size <= WHOLE_MAX_BYTES:
         (data,) = place.read([name])
@@ -362,7 +372,7 @@ def _open(place: Place, name: str, size: int) -> Any:
 
 def _has_further(there: Sequence[Any], fields: Sequence[Field], mapping: ColumnMapping) -> bool:
     """Whether there are fields of Arrow's, at any depth, that are none of these."""
-    places = mapping.locate(there, fields)
+    places = mapping.locate_fields(there, fields)
     pairs = [
         (there[place].type, field.type)
         for place, field in zip(places, fields, strict=True)
@@ -392,14 +402,14 @@ def _require_column(schema: StructType, name: str) -> Field:
 
 
 def _partition_scalar(field: Field, file: Add, mapping: ColumnMapping) -> Any:
-    text = file.partition_values.get(mapping.physical(field))
+    text = file.partition_values.get(mapping.get_physical_name(field))
     value = partition_value(field.type, text)
     if field.type == "binary" and isinstance(value, str):
         return pa.scalar(value.encode(), pa.binary())
     return pa.scalar(value, find_arrow_type(field.type, field.name))
 
 
-def _cast(array: Any, target_type: Any, path: str) -> Any:
+def _cast_array(array: Any, target_type: Any, path: str) -> Any:
     try:
         return array.cast(target_type)
     except pa.ArrowException as problem:

@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.names import (
     CompactionName,
     PartName,
     UuidName,
-    before_version,
+    make_text_before_version,
     parse_name,
 )
 from penstock.model.decoders import get_json_decoder
@@ -52,7 +52,7 @@ class LogSegment(msgspec.Struct, frozen=True, kw_only=True):
     newest: str
     """The commit of the version itself, which the checkpoint or a compaction may stand in for."""
 
-    def followed_by(self, names: Sequence[str]) -> LogSegment:
+    def append_commits(self, names: Sequence[str]) -> LogSegment:
         """This segment with commits on top, one version each, wherever below the table's root they lie."""
         if not names:
             return self
@@ -60,7 +60,7 @@ class LogSegment(msgspec.Struct, frozen=True, kw_only=True):
             self, version=self.version + len(names), names=(*self.names, *names), newest=names[-1]
         )
 
-    def without(self, compaction: str) -> LogSegment:
+    def expand_compaction(self, compaction: str) -> LogSegment:
         """This segment with the commits that a compaction stands in for in its place."""
         named = parse_name(compaction)
         assert isinstance(named, CompactionName)  # as whoever asks has found out
@@ -78,16 +78,18 @@ def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
     """
     hint = read_hint(files)
     if hint is not None and (version is None or hint <= version):
-        listing = _LogListing(files.url, files.list(before_version(hint)))
-        if listing.checkpoint_for(version) is not None:
+        listing = _LogListing(files.url, files.list_files(make_text_before_version(hint)))
+        if listing.find_checkpoint(version) is not None:
             return listing.make_segment(version)
     for count in NEAR_VERSIONS:
         if hint is not None and version is not None and count <= version < hint:
-            near = files.list(before_version(version - count), before_version(version + 1))
+            near = files.list_files(
+                make_text_before_version(version - count), make_text_before_version(version + 1)
+            )
             listing = _LogListing(files.url, near)
-            if listing.has_version(version) and listing.checkpoint_for(version) is not None:
+            if listing.has_version(version) and listing.find_checkpoint(version) is not None:
                 return listing.make_segment(version)
-    return _LogListing(files.url, files.list("")).make_segment(version)
+    return _LogListing(files.url, files.list_files("")).make_segment(version)
 
 
 def find_versions(table: str, listed: Iterable[LogFile]) -> range:
@@ -112,7 +114,7 @@ _HINT: Final = get_json_decoder(_LastCheckpointHint)
 
 def read_hint(files: TableFiles) -> int | None:
     """The version of the checkpoint that ``_last_checkpoint`` names: a newer one may be there, or none."""
-    (data,) = files.read([LAST_CHECKPOINT])
+    (data,) = files.read_files([LAST_CHECKPOINT])
     try:
         version = _HINT.decode(data or b"").version
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -154,7 +156,7 @@ class _LogListing:
     def has_version(self, version: int) -> bool:
         return version in self._commits or version in self._checkpoints
 
-    def checkpoint_for(self, version: int | None) -> Checkpoint | None:
+    def find_checkpoint(self, version: int | None) -> Checkpoint | None:
         """The newest complete checkpoint that is not newer than a version."""
         fitting = [checkpoint for checkpoint in self._checkpoints if version is None or checkpoint <= version]
         return self._checkpoints[max(fitting)] if fitting else None
@@ -182,7 +184,7 @@ class _LogListing:
         if version is not None and not 0 <= version <= latest:
             raise self._make_not_found_error(version, f"the newest one is {latest}")
         target_version = latest if version is None else version
-        checkpoint = self.checkpoint_for(target_version)
+        checkpoint = self.find_checkpoint(target_version)
         return LogSegment(
             table=self._table,
             version=target_version,

@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.actions import (
     reconciliation_key,
     write_action,
 )
-from penstock.formats.delta.protocol.features import unreadable
+from penstock.formats.delta.protocol.features import find_unreadable_features
 from penstock.formats.delta.protocol.names import (
     CommitName,
     CompactionName,
@@ -62,10 +62,10 @@ def load_snapshot(files: TableFiles, version: int | None = None) -> LogSnapshot:
     Raises what ``find_segment`` does, ``UnsupportedFeature`` if reading the table takes more than this
     Penstock knows, ``InvalidLog`` if a file of the log cannot be understood.
     """
-    return replay(files, find_segment(files, version))
+    return replay_segment(files, find_segment(files, version))
 
 
-def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
+def replay_segment(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     """The version that a segment of the log comes to. Raises as ``load_snapshot``.
 
     A compaction that says two things of one file, against the protocol, is left out: which of them is the
@@ -73,11 +73,13 @@ def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     """
     tail = _Tail(segment.table)
     names = segment.names[::-1]
-    for name, data in zip(names, files.read(names), strict=True):
-        if not tail.take(name, _require_file(segment.table, name, data), is_newest=name == segment.newest):
-            return replay(files, segment.without(name))
+    for name, data in zip(names, files.read_files(names), strict=True):
+        if not tail.add_commit(
+            name, _require_file(segment.table, name, data), is_newest=name == segment.newest
+        ):
+            return replay_segment(files, segment.expand_compaction(name))
     base = _SnapshotBase(files, segment)
-    for action in base.state():
+    for action in base.read_state():
         tail.take_state(action)
     if tail.protocol is None or tail.metadata is None or not tail.metadata.schema_string:
         missing = "protocol" if tail.protocol is None else "metadata" if tail.metadata is None else "schema"
@@ -90,7 +92,7 @@ def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     snapshot = LogSnapshot(segment, tail.protocol, tail.metadata, (tail,), base)
     if snapshot.has_in_commit_timestamps and segment.newest not in segment.names:
         # A checkpoint or a compaction stands in for the commit, and neither keeps its time.
-        (data,) = files.read([segment.newest])
+        (data,) = files.read_files([segment.newest])
         tail.take_time(segment.newest, data or b"")
     return snapshot
 
@@ -114,7 +116,7 @@ class LogSnapshot:
         self.index = index
         """Finds files by conditions without a look at all of them; ``None`` if there is none."""
 
-    def followed_by(self, commits: Sequence[tuple[str, bytes]]) -> LogSnapshot:
+    def append_commits(self, commits: Sequence[tuple[str, bytes]]) -> LogSnapshot:
         """The version after further commits, given by name and bytes, oldest first.
 
         It costs what they hold, and what this version holds only now and then. Raises as ``load_snapshot``.
@@ -123,14 +125,14 @@ class LogSnapshot:
             return self
         tail, tails = _Tail(self.table), self._tails
         for name, data in reversed(commits):
-            tail.take(name, data, is_newest=name == commits[-1][0])
+            tail.add_commit(name, data, is_newest=name == commits[-1][0])
         protocol, metadata = tail.protocol or self.protocol, tail.metadata or self.metadata
         if tail.protocol is not None or tail.metadata is not None:
             check_readable(self.table, protocol, metadata)
         # As few tails as their sizes have digits, so that reading does not slow down with their number.
-        while tails and tails[0].size < 2 * tail.size:
-            tail, tails = tail.over(tails[0]), tails[1:]
-        segment = self.segment.followed_by([name for name, _ in commits])
+        while tails and tails[0].file_count < 2 * tail.file_count:
+            tail, tails = tail.merge_over(tails[0]), tails[1:]
+        segment = self.segment.append_commits([name for name, _ in commits])
         return LogSnapshot(segment, protocol, metadata, (tail, *tails), self._base)
 
     def with_metadata(self, metadata: Metadata) -> LogSnapshot:
@@ -147,13 +149,13 @@ class LogSnapshot:
             return
         (tail,) = self._tails
         if not self._base:
-            self.index = FileIndex(tail.lines(Add), is_own=False)
+            self.index = FileIndex(tail.get_packed_lines(Add), is_own=False)
         elif copies_lines and self._base.is_held:
             lines = PackedLines(Add, INDEX_PACK_BYTES)
-            for raw in tail.lines(Add):
-                lines.add(raw)
-            for file in self._base.files(Add, self._files_in_tail()):
-                lines.add(write_action(file))
+            for raw in tail.get_packed_lines(Add):
+                lines.add_line(raw)
+            for file in self._base.read_files(Add, self._collect_tail_files()):
+                lines.add_line(write_action(file))
             self.index = FileIndex(lines, is_own=True)
 
     @property
@@ -204,16 +206,16 @@ class LogSnapshot:
         """The time in the version's own commit, in ms; ``None`` if it has none or is there no more."""
         return self._tails[0].in_commit_timestamp
 
-    def files(self) -> Iterator[Add]:
+    def read_files(self) -> Iterator[Add]:
         """The files that the table consists of, each once, in no order that means anything."""
         return self._list_files(Add)
 
     def file_keys(self) -> Iterator[FileKey]:
         """The keys of the files that the table consists of: many times as quick as the files."""
         newer = (add.key for add in self._files_after_checkpoint(Add))
-        return chain(newer, self._base.file_keys(self._files_in_tail())) if self._base else newer
+        return chain(newer, self._base.file_keys(self._collect_tail_files())) if self._base else newer
 
-    def live(self, paths: Collection[str]) -> dict[str, str | None]:
+    def find_active_files(self, paths: Collection[str]) -> dict[str, str | None]:
         """Of some decoded paths, those that are files of the table, each with the id of its deletion vector.
 
         One pass over the table's files, however many are asked for.
@@ -229,37 +231,37 @@ class LogSnapshot:
             vectors.update(key for key in file_keys if not self._has_seen(key))
         return vectors
 
-    def find(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
+    def find_files(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that the table has, with all that is known of them. One pass, likewise."""
         missing_keys = set(keys)
         adds = {add.key: add for add in self._files_after_checkpoint(Add) if add.key in missing_keys}
         paths = {key.path for key in missing_keys - adds.keys()}
         if paths:
-            files = self._base.files(Add, NOTHING_NEWER, paths)
+            files = self._base.read_files(Add, NOTHING_NEWER, paths)
             adds |= {
                 key: add for add in files if (key := add.key) in missing_keys and not self._has_seen(key)
             }
         return adds
 
-    def tombstones(self) -> Iterator[Remove]:
+    def read_tombstones(self) -> Iterator[Remove]:
         """The files that were removed, as far as the log still knows, whether their time is over or not."""
         return self._list_files(Remove)
 
     def _list_files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         newer = self._files_after_checkpoint(kind)
-        return chain(newer, self._base.files(kind, self._files_in_tail())) if self._base else newer
+        return chain(newer, self._base.read_files(kind, self._collect_tail_files())) if self._base else newer
 
     def _files_after_checkpoint(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         """What the commits behind the checkpoint come to."""
         for number, tail in enumerate(self._tails):
             hiding = self._tails[:number]
-            for action in tail.files(kind):
+            for action in tail.read_files(kind):
                 if not hiding or not any(tail.has_seen(action.key) for tail in hiding):
                     yield action
 
-    def _files_in_tail(self) -> NewerActions:
+    def _collect_tail_files(self) -> NewerActions:
         """The files that commits after the checkpoint name."""
-        return NewerActions({path for tail in self._tails for path in tail.paths()}, self._has_seen)
+        return NewerActions({path for tail in self._tails for path in tail.list_paths()}, self._has_seen)
 
     def _has_seen(self, key: FileKey) -> bool:
         return any(tail.has_seen(key) for tail in self._tails)
@@ -278,7 +280,7 @@ class _Tail:
         self._seen: set[bytes] = set()
         self._lines: dict[type, PackedLines[Any]] = {Add: PackedLines(Add), Remove: PackedLines(Remove)}
 
-    def take(self, name: str, data: bytes, is_newest: bool) -> bool:
+    def add_commit(self, name: str, data: bytes, is_newest: bool) -> bool:
         """Take a commit, or a compaction; false if the latter says two things of one key."""
         once = set[Any]() if isinstance(parse_name(name), CompactionName) else None
         end = len(data) if once is not None else self._take_adds(data)
@@ -291,7 +293,7 @@ class _Tail:
             if isinstance(action, Add | Remove):
                 if key not in self._seen:
                     self._seen.add(key)
-                    self._lines[type(action)].add(raw)
+                    self._lines[type(action)].add_line(raw)
             elif isinstance(action, CommitInfo) and is_newest:
                 self.in_commit_timestamp = action.in_commit_timestamp
             else:
@@ -319,11 +321,11 @@ class _Tail:
         return end
 
     @property
-    def size(self) -> int:
+    def file_count(self) -> int:
         """Of how many files it knows, and itself."""
         return len(self._seen) + 1
 
-    def over(self, older: _Tail) -> _Tail:
+    def merge_over(self, older: _Tail) -> _Tail:
         """One tail for two."""
         both = _Tail(self._table)
         both.protocol, both.metadata = self.protocol or older.protocol, self.metadata or older.metadata
@@ -333,11 +335,11 @@ class _Tail:
         both._seen = self._seen | older._seen
         for kind, lines in both._lines.items():
             for raw in self._lines[kind]:
-                lines.add(raw)
+                lines.add_line(raw)
             for raw in older._lines[kind]:
                 action = parse_action(raw)
                 if isinstance(action, Add | Remove) and action.key.digest not in self._seen:
-                    lines.add(raw)
+                    lines.add_line(raw)
         return both
 
     def take_state(self, action: Action) -> None:
@@ -363,15 +365,15 @@ class _Tail:
     def has_seen(self, key: FileKey) -> bool:
         return key.digest in self._seen
 
-    def paths(self) -> Iterator[str]:
+    def list_paths(self) -> Iterator[str]:
         """The decoded paths of all files that it is about."""
-        yield from (file.key.path for file in self.files(Add))
-        yield from (file.key.path for file in self.files(Remove))
+        yield from (file.key.path for file in self.read_files(Add))
+        yield from (file.key.path for file in self.read_files(Remove))
 
-    def files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
-        return self._lines[kind].actions()
+    def read_files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+        return self._lines[kind].read_actions()
 
-    def lines(self, kind: type[FileActionT]) -> PackedLines[FileActionT]:
+    def get_packed_lines(self, kind: type[FileActionT]) -> PackedLines[FileActionT]:
         return self._lines[kind]
 
     @property
@@ -388,10 +390,10 @@ class _SnapshotBase:
         self._held: dict[str, bytes] = {}
         self._sidecars: list[str] = []
 
-    def state(self) -> Iterator[Action]:
+    def read_state(self) -> Iterator[Action]:
         """Its actions that are not about files; asked for once, before the files."""
-        for part in self._open(self._names):
-            for action in part.state():
+        for part in self._open_files(self._names):
+            for action in part.read_state():
                 if isinstance(action, Sidecar):
                     self._sidecars.append(sidecar_name(action.path))
                 yield action
@@ -408,24 +410,24 @@ class _SnapshotBase:
     def memory_bytes(self) -> int:
         return sum(map(len, list(self._held.values())))
 
-    def files(
+    def read_files(
         self, kind: type[FileActionT], newer: NewerActions, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         """Its actions of one kind about files that count; only those at some decoded paths, if given."""
-        parts = self._open((*self._names, *self._sidecars))
-        return chain.from_iterable(part.files(kind, newer, among) for part in parts)
+        parts = self._open_files((*self._names, *self._sidecars))
+        return chain.from_iterable(part.read_files(kind, newer, among) for part in parts)
 
     def file_keys(self, newer: NewerActions, among: Set[str] | None = None) -> Iterator[FileKey]:
         """The keys of the files that it adds and that count, likewise."""
-        parts = self._open((*self._names, *self._sidecars))
+        parts = self._open_files((*self._names, *self._sidecars))
         return chain.from_iterable(part.file_keys(newer, among) for part in parts)
 
-    def _open(self, names: tuple[str, ...]) -> Iterator[CheckpointFile]:
+    def _open_files(self, names: tuple[str, ...]) -> Iterator[CheckpointFile]:
         """One file after the other, so that no two large ones are in memory together."""
         for name in names:
             data = self._held.get(name)
             if data is None:
-                (content,) = self._files.read([name])
+                (content,) = self._files.read_files([name])
                 data = _require_file(self._table, name, content)
                 if len(data) + sum(map(len, self._held.values())) <= HELD_MAX_BYTES:
                     self._held[name] = data
@@ -453,7 +455,7 @@ def _actions_backwards(
 
 def check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
     """``UnsupportedFeature`` if reading the table takes more than this Penstock knows."""
-    refusals = unreadable(protocol, metadata)
+    refusals = find_unreadable_features(protocol, metadata)
     if refusals:
         raise UnsupportedFeature(
             "\n  ".join((f"{table} cannot be read:", *map(str, refusals))),

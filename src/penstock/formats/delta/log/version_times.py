@@ -53,7 +53,7 @@ class _VersionTimes:
         self._files, self._tip = files, tip
         self._known = dict(ratified)
         self.start = _find_start(tip)
-        listed = list(files.list(""))
+        listed = list(files.list_files(""))
         self._files_ms = {
             name.version: log_file.modified_us // 1000
             for log_file in listed
@@ -85,7 +85,7 @@ class _VersionTimes:
         name = str(CommitName(version))
         if version == self._tip.version and self._tip.in_commit_timestamp is not None:
             return self._tip.in_commit_timestamp
-        (data,) = self._files.read([name])
+        (data,) = self._files.read_files([name])
         try:
             infos = (line.action for line in parse_commit(data or b"") if isinstance(line.action, CommitInfo))
             timestamp = next((info.in_commit_timestamp for info in infos), None)

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, PenstockError, Unavailable
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
-from penstock.formats.delta.branch_log.intents import AdoptIntent, change
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
+from penstock.formats.delta.branch_log.intents import AdoptIntent, make_change_operation
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, find_owner
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.clones import require_releasable
@@ -96,7 +96,7 @@ class BulkHandover:
 
     # -- in ------------------------------------------------------------------------------------------------
 
-    def adopt(
+    def adopt_tables(
         self,
         located: Sequence[LocatedTable],
         request: TableRequest,
@@ -121,17 +121,19 @@ class BulkHandover:
         plan = tuple(self._run_in_threads(self._check_writable, plan, "checking storage", progress))
         promised = [(table.key, table.intent) for table in plan if table.key and table.intent]
         if promised:
-            outcome = self._tables.commit([change(key, intent) for key, intent in promised], request)
+            outcome = self._tables.commit_operations(
+                [make_change_operation(key, intent) for key, intent in promised], request
+            )
             commit = outcome.commits[-1] if outcome.commits else outcome.head
             adopting = [(key, self._tables.require_managed(commit, key)) for key, _ in promised]
             problems = self._handover.resolve_all(adopting, request.meta, progress)
-        head = self._tables.head()
+        head = self._tables.find_head()
         return tuple(self._describe_adoption(head, table, problems) for table in plan)
 
     def _find_begun(self, keys: Iterable[Key]) -> list[tuple[Key, DeltaTable]]:
         """The tables at some keys whose adoption or release somebody has begun."""
-        head = self._tables.head()
-        contents = ((key, self._tables.content(head, key)) for key in keys)
+        head = self._tables.find_head()
+        contents = ((key, self._tables.find_content(head, key)) for key in keys)
         return [
             (key, content)
             for key, content in contents
@@ -141,15 +143,15 @@ class BulkHandover:
     def _plan_adoption(
         self, located: Sequence[LocatedTable], sole_writer: bool, progress: Progress
     ) -> tuple[TableHandover, ...]:
-        head = self._tables.head()
+        head = self._tables.find_head()
 
-        def plan(table: LocatedTable) -> TableHandover:
+        def plan_table(table: LocatedTable) -> TableHandover:
             try:
                 return self._plan_table(head, table, sole_writer)
             except (PenstockError, OSError) as problem:
                 return _make_refused_handover(table.location, table.key, problem)
 
-        return tuple(self._run_in_threads(plan, located, "reading logs", progress))
+        return tuple(self._run_in_threads(plan_table, located, "reading logs", progress))
 
     def _plan_table(self, head: ObjectId, table: LocatedTable, sole_writer: bool) -> TableHandover:
         location, key = table.location, table.key
@@ -184,10 +186,10 @@ class BulkHandover:
         An adoption of the same table that was begun, and not finished, is none.
         """
         for parent in key.parents:
-            above = self._tables.content(head, parent)
+            above = self._tables.find_content(head, parent)
             if above is not None and not isinstance(above, Namespace):
                 return f"'{parent}' is not a namespace"
-        content = self._tables.content(head, key)
+        content = self._tables.find_content(head, key)
         if content is None:
             return ""
         if isinstance(content, DeltaTable) and content.state and content.location == location:
@@ -225,7 +227,7 @@ class BulkHandover:
 
     # -- out -----------------------------------------------------------------------------------------------
 
-    def release(
+    def release_tables(
         self,
         namespace: Key | None,
         request: TableRequest,
@@ -245,26 +247,26 @@ class BulkHandover:
         keys = {table.key for table in plan if table.outcome is HandoverOutcome.PLANNED and table.key}
         released = self._ratify_release(keys, request)
         problems = self._handover.resolve_all(released, request.meta, progress)
-        versions = {key: line_of(content).latest for key, content in released}
+        versions = {key: decode_branch_log(content).latest for key, content in released}
         return tuple(_describe_release(table, versions, problems) for table in plan)
 
     def _list_tables_below(self, namespace: Key | None) -> list[tuple[Key, DeltaTable]]:
         count = 0 if namespace is None else len(namespace)
-        tables = self._tables.all(self._tables.head())
+        tables = self._tables.list_tables(self._tables.find_head())
         below = [table for table in tables if namespace is None or table[0][:count] == tuple(namespace)]
         return sorted(below, key=lambda table: table[0].encode())
 
     def _plan_release(self, table: tuple[Key, DeltaTable]) -> TableHandover:
         key, content = table
-        line = line_of(content)
+        line = decode_branch_log(content)
         about = TableHandover(
             location=content.location, key=key, outcome=HandoverOutcome.PLANNED, version=line.latest
         )
         try:
             protocol, metadata = self._tables.parse_declared(line)
             about = msgspec.structs.replace(about, features=tuple(sorted(supported_features(protocol))))
-            owner = owner_of(protocol, metadata, content.location)
-            if line.phase is OwnershipPhase.OWNED and not self._identity.owns(owner):
+            owner = find_owner(protocol, metadata, content.location)
+            if line.phase is OwnershipPhase.OWNED and not self._identity.is_owner(owner):
                 raise InvalidRequest(f"belongs to {owner}, and is removed from there")
             if line.phase is OwnershipPhase.OWNED:
                 self._log_check.require_in_sync(key, content, is_default=True)
@@ -279,22 +281,22 @@ class BulkHandover:
         """Ratify the last versions of tables, and return the tables with them, or as they were if somebody
         else has released them."""
         for attempt in range(1, RELEASES_MAX + 1):
-            head = self._tables.head()
-            tables = {key: self._tables.content(head, key) for key in keys}
+            head = self._tables.find_head()
+            tables = {key: self._tables.find_content(head, key) for key in keys}
             managed = {
                 key: content
                 for key, content in tables.items()
                 if isinstance(content, DeltaTable) and content.state
             }
             changes = [
-                change(key, self._handover.release_intent(line))
+                make_change_operation(key, self._handover.release_intent(line))
                 for key, content in managed.items()
-                if (line := line_of(content)).phase is OwnershipPhase.OWNED
+                if (line := decode_branch_log(content)).phase is OwnershipPhase.OWNED
             ]
             try:
-                outcome = self._tables.commit(changes, request) if changes else None
+                outcome = self._tables.commit_operations(changes, request) if changes else None
             except CommitConflict:
-                now = self._tables.head()
+                now = self._tables.find_head()
                 if now == head or attempt == RELEASES_MAX:
                     raise
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.errors import TableStateRefused
-from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
 from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.kernel.description import CLONES_VERSION, find_description, raise_version
@@ -36,9 +36,9 @@ class SourceFinder:
         self._tables = tables
         self._sources: dict[ObjectId, tuple[str, ...]] = {}
 
-    def find(self, content: DeltaTable) -> tuple[str, ...]:
+    def find_sources(self, content: DeltaTable) -> tuple[str, ...]:
         """The locations of the tables whose files a table has."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         if line.declared not in self._sources:
             _, metadata = self._tables.parse_declared(line)
             self._sources[line.declared] = tuple(
@@ -51,7 +51,7 @@ def require_releasable(tables: DeltaTableStore, key: Key, content: DeltaTable) -
     """``TableStateRefused`` for a clone, and for a table whose files a clone has: outside of the lake nobody
     would know that the one needs the files of the other."""
     finder = SourceFinder(tables)
-    if sources := finder.find(content):
+    if sources := finder.find_sources(content):
         raise TableStateRefused(
             f"'{key}' is a clone: it needs files of the table at {sources[0]}, so it cannot be released\n  "
             "Copy its rows into another table and release that one: lake.create_table(…, "
@@ -59,7 +59,9 @@ def require_releasable(tables: DeltaTableStore, key: Key, content: DeltaTable) -
             key=str(key),
         )
     location = normalise_location(content.location)
-    clone = next((other for other, table in _tables_at_heads(tables) if location in finder.find(table)), None)
+    clone = next(
+        (other for other, table in _tables_at_heads(tables) if location in finder.find_sources(table)), None
+    )
     if clone is not None:
         raise TableStateRefused(
             f"'{key}' cannot be released: its clone '{clone}' needs its files\n  Drop the clone on every "
@@ -77,4 +79,4 @@ def _tables_at_heads(tables: DeltaTableStore) -> Iterator[tuple[Key, DeltaTable]
     heads = {head for _, head in references.list_heads()}
     heads |= {reference.head for reference in references.list_all_references(Kind.TRANSACTION)}
     for head in sorted(heads - {NO_COMMIT}):
-        yield from tables.all(head)
+        yield from tables.list_tables(head)

@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.row_ids import (
     NO_ROW_ID,
     RowIdCounter,
     assigns_row_ids,
-    ids_by_path,
+    collect_row_ids,
 )
 from penstock.model.keys import Key
 from penstock.storage.places import Places
@@ -49,13 +49,15 @@ class FirstVersion:
     def __init__(self, places: Places, identity: OwnerIdentity) -> None:
         self._places, self._identity = places, identity
 
-    def of(self, key: Key, new: NewTable, table_id: UUID, location: str, uuid: UUID, now_ms: int) -> bytes:
+    def encode_commit(
+        self, key: Key, new: NewTable, table_id: UUID, location: str, uuid: UUID, now_ms: int
+    ) -> bytes:
         """The commit, whole. ``InvalidContent`` with everything that is wrong with what the writer gave,
         ``InvalidRequest`` if that is to be in a file and is not there."""
         if new.actions is None:
             return write_commit(first_commit(new, self._identity, table_id, uuid, now_ms))
         proposal = DeltaProposal(key, CommitIntent(actions=new.actions, uuid=uuid), self._places, location)
-        first = first_commit(new, self._identity, table_id, uuid, now_ms, _writer_commit_info(proposal))
+        first = first_commit(new, self._identity, table_id, uuid, now_ms, _strip_owner_fields(proposal))
         info, protocol, metadata = first
         about: list[Numbered] = [(1, info), (WHOLE_COMMIT, protocol), (WHOLE_COMMIT, metadata)]
         rules = LintRules(now_ms=now_ms)
@@ -72,7 +74,8 @@ class FirstVersion:
             return write_commit(first) + number_lines(proposal, {}, RowIdCounter(0, NO_ROW_ID)).lines
         counter = RowIdCounter(0, new.highest_row_id)
         return (
-            write_commit(first) + number_lines(proposal, ids_by_path(proposal.plain_actions), counter).lines
+            write_commit(first)
+            + number_lines(proposal, collect_row_ids(proposal.plain_actions), counter).lines
         )
 
 
@@ -80,7 +83,7 @@ def _is_clustering(action: Action) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
-def _writer_commit_info(proposal: DeltaProposal) -> CommitInfo:
+def _strip_owner_fields(proposal: DeltaProposal) -> CommitInfo:
     """The writer's ``commitInfo`` without fields that only the owner may set."""
     info = proposal.info if proposal.info is not None else WITH_FILES
     fields = {name: value for name, value in info.fields.items() if name not in OWNERS}

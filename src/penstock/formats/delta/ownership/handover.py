@@ -26,25 +26,30 @@ from penstock.errors import (
     TableNotFound,
     Unavailable,
 )
-from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLog, OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLog, OwnershipPhase, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, change
+from penstock.formats.delta.branch_log.intents import (
+    AdoptIntent,
+    CreateIntent,
+    ReleaseIntent,
+    make_change_operation,
+)
 from penstock.formats.delta.branch_log.ownership import (
     NewTable,
     OwnerIdentity,
     TableBeforeCommit,
     check_adoptable,
-    conversion,
+    encode_adoption_commit,
+    encode_release_commit,
+    find_owner,
     is_timed,
-    owner_of,
-    release,
 )
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import require_releasable
 from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
-from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.file_addresses import check_inside, name_inside
 from penstock.kernel.batch import RequestOutcome
@@ -88,7 +93,7 @@ class Handover(HandoverSettler):
 
     # -- in --------------------------------------------------------------------------------------------
 
-    def create(
+    def create_table(
         self, branch: str, key: Key, new: NewTable, warehouse: str, request: TableRequest
     ) -> HandoverResult:
         """Create a table on any branch, at a place made from its id: nobody else can be there.
@@ -99,13 +104,13 @@ class Handover(HandoverSettler):
             return made_table
         with self._choose_new_id(new, branch, request) as made:
             uuid, location = uuid4(), make_own_place(warehouse, made.id)
-            actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
+            actions = self._first.encode_commit(key, new, made.id, location, uuid, self._now_ms())
             is_given = new.id is not None
             intent = CreateIntent(
                 id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given
             )
             made.is_sent = True
-            outcome = self._tables.commit([change(key, intent)], request, branch)
+            outcome = self._tables.commit_operations([make_change_operation(key, intent)], request, branch)
         return self._make_result(key, outcome)
 
     def find_created(self, branch: str, key: Key, request: TableRequest) -> HandoverResult | None:
@@ -154,13 +159,15 @@ class Handover(HandoverSettler):
         self._tables.known_tables.require_vacant(place.location)
         with self._choose_new_id(new, self._tables.default_branch, request) as made:
             uuid = uuid4()
-            actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
+            actions = self._first.encode_commit(key, new, made.id, place.location, uuid, self._now_ms())
             intent = AdoptIntent(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
             self.check_writable(place)
             made.is_sent = True
             return self._commit_promise(key, intent, request)
 
-    def adopt(self, key: Key, location: str, request: TableRequest, sole_writer: bool) -> HandoverResult:
+    def adopt_table(
+        self, key: Key, location: str, request: TableRequest, sole_writer: bool
+    ) -> HandoverResult:
         """Take a table over from the file system.
 
         ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
@@ -177,7 +184,9 @@ class Handover(HandoverSettler):
         check_snapshot(place, snapshot)
         return self._convert_table(key, place, snapshot, request)
 
-    def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest) -> HandoverResult:
+    def take_over_table(
+        self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest
+    ) -> HandoverResult:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
         return self._convert_table(key, place, snapshot, request)
 
@@ -197,25 +206,25 @@ class Handover(HandoverSettler):
             timestamp_ms=_time_ms(place, snapshot),
         )
         identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
-        actions = conversion(before, self._identity, identity, uuid, self._now_ms())
+        actions = encode_adoption_commit(before, self._identity, identity, uuid, self._now_ms())
         return AdoptIntent(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
 
     def _finish_earlier(self, key: Key) -> None:
         """Finish what somebody else began at a key, before anything else is begun there."""
-        content = self._tables.content(self._tables.head(), key)
+        content = self._tables.find_content(self._tables.find_head(), key)
         if isinstance(content, DeltaTable) and content.state:
-            self.resolve(key, content)
+            self.settle_handover(key, content)
 
     def _find_own_table(self, key: Key, location: str, snapshot: LogSnapshot) -> HandoverResult | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
         own = self.find_own(location, snapshot)
         if own is None:
             return None
-        head = self._tables.head()
-        content = self.resolve(own, self._tables.require_managed(head, own))
+        head = self._tables.find_head()
+        content = self.settle_handover(own, self._tables.require_managed(head, own))
         if content is None or own != key:
             raise InvalidRequest(f"{location} is already in the lake, as '{own}'", key=str(own))
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         return HandoverResult(key=key, id=identity, location=location, version=line.latest, commit=head)
 
     def find_own(self, location: str, snapshot: LogSnapshot) -> Key | None:
@@ -223,10 +232,10 @@ class Handover(HandoverSettler):
 
         ``InvalidRequest`` for one that the lake has dropped.
         """
-        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
-        if owner is None or not self._identity.owns(owner):
+        owner = find_owner(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.is_owner(owner):
             return None
-        key = self._tables.where_is(self._tables.head(), owner.table)
+        key = self._tables.find_key(self._tables.find_head(), owner.table)
         if key is None:
             raise InvalidRequest(
                 f"{location} belongs to this lake, but was dropped from it\n  Revert the commit that "
@@ -239,34 +248,36 @@ class Handover(HandoverSettler):
 
     def _commit_promise(self, key: Key, intent: AdoptIntent, request: TableRequest) -> HandoverResult:
         """Have a promise committed, for a place that can be written, and kept."""
-        return self._finish_handover(key, self._tables.commit([change(key, intent)], request), request)
+        return self._finish_handover(
+            key, self._tables.commit_operations([make_change_operation(key, intent)], request), request
+        )
 
     def _finish_handover(self, key: Key, outcome: RequestOutcome, request: TableRequest) -> HandoverResult:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
         made = self._make_result(key, outcome)
-        now = self._tables.current(key, made.id)
+        now = self._tables.find_current_table(key, made.id)
         if now is not None:
-            now = self.resolve(key, now, request.meta)
-        if now is not None or self.was_owned(made.id, self._tables.head()):
+            now = self.settle_handover(key, now, request.meta)
+        if now is not None or self.was_owned(made.id, self._tables.find_head()):
             return made
         raise _version_taken_error(key, made.location, made.version, "another writer's commit came first")
 
     def was_owned(self, identity: UUID, head: ObjectId) -> bool:
         """Whether a table became the lake's, whatever happened to it since."""
-        last = self._tables.last(head, identity)
-        return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
+        last = self._tables.find_last_state(head, identity)
+        return last is not None and decode_branch_log(last).phase is not OwnershipPhase.ADOPTING
 
     def _make_result(self, key: Key, outcome: RequestOutcome) -> HandoverResult:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         content = self._tables.require_managed(commit, key)
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         return HandoverResult(
             key=key, id=identity, location=content.location, version=line.latest, commit=commit
         )
 
     # -- out -------------------------------------------------------------------------------------------
 
-    def release(self, key: Key, request: TableRequest) -> HandoverResult:
+    def release_table(self, key: Key, request: TableRequest) -> HandoverResult:
         """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
 
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
@@ -274,26 +285,28 @@ class Handover(HandoverSettler):
         """
         outcome = self._tables.find_outcome(request) or self._release_table(key, request)
         made = self._make_result(key, outcome)
-        now = self._tables.current(key, made.id)
+        now = self._tables.find_current_table(key, made.id)
         if now is not None:
-            self.resolve(key, now, request.meta)
+            self.settle_handover(key, now, request.meta)
         return made
 
     def _release_table(self, key: Key, request: TableRequest) -> RequestOutcome:
         for attempt in range(1, RELEASES_MAX + 1):
-            head = self._tables.head()
+            head = self._tables.find_head()
             content = self._tables.require_managed(head, key)
-            line, _ = line_at(content)
+            line, _ = decode_line_and_id(content)
             if line.phase is OwnershipPhase.RELEASED:
                 return RequestOutcome((), head)
             if line.phase is OwnershipPhase.ADOPTING:
-                self.resolve(key, content)
+                self.settle_handover(key, content)
                 continue
             require_releasable(self._tables, key, content)
             try:
-                return self._tables.commit([change(key, self.release_intent(line))], request)
+                return self._tables.commit_operations(
+                    [make_change_operation(key, self.release_intent(line))], request
+                )
             except CommitConflict:
-                now = self._tables.content(self._tables.head(), key)
+                now = self._tables.find_content(self._tables.find_head(), key)
                 if now == content or attempt == RELEASES_MAX:
                     raise
         raise InvalidRequest(f"'{key}' is being adopted at this moment; try again", key=str(key))
@@ -306,7 +319,7 @@ class Handover(HandoverSettler):
         )
         uuid = uuid4()
         return ReleaseIntent(
-            version=line.latest + 1, actions=release(before, uuid, self._now_ms()), uuid=uuid
+            version=line.latest + 1, actions=encode_release_commit(before, uuid, self._now_ms()), uuid=uuid
         )
 
     # -- places ----------------------------------------------------------------------------------------

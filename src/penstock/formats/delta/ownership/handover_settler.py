@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import CommitConflict, OutcomeUnknown, PenstockError, Unavailable
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import SettleIntent, change
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.intents import SettleIntent, make_change_operation
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, find_owner
 from penstock.formats.delta.log.log_files import PlaceFiles
-from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.protocol.names import (
     ClassicName,
     CommitName,
     CompactionName,
     PartName,
     UuidName,
-    before_version,
+    make_text_before_version,
     parse_name,
 )
 from penstock.formats.delta.publishing.log_ownership import named_owner
@@ -64,7 +64,9 @@ class HandoverSettler:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._commits, self._identity = commits, identity
 
-    def resolve(self, key: Key, content: DeltaTable, by: CommitMeta = CommitMeta()) -> DeltaTable | None:
+    def settle_handover(
+        self, key: Key, content: DeltaTable, by: CommitMeta = CommitMeta()
+    ) -> DeltaTable | None:
         """Finish an adoption or a release that somebody began; the table afterwards, ``None`` if it is gone.
 
         ``by`` tells who does it. May be called for any table of the default branch, by anybody, any number of
@@ -74,7 +76,7 @@ class HandoverSettler:
             return content
         if (settled := self._decide_outcome(key, content)) is not None:
             self._commit_settled([settled], by)
-        return self._tables.current(key, line_at(content)[1])
+        return self._tables.find_current_table(key, decode_line_and_id(content)[1])
 
     def resolve_all(
         self,
@@ -84,8 +86,8 @@ class HandoverSettler:
     ) -> dict[Key, PenstockError]:
         """Finish many adoptions and releases at once, with one commit for all of them.
 
-        A problem with one table, as ``resolve`` would raise it, is returned by its key, and does not stop the
-        others.
+        A problem with one table, as ``settle_handover`` would raise it, is returned by its key, and does not
+        stop the others.
         """
         settled, problems = list[_SettledTable](), dict[Key, PenstockError]()
         with ThreadPoolExecutor(TABLES_AT_ONCE, "penstock-handover") as threads:
@@ -103,9 +105,9 @@ class HandoverSettler:
 
     def is_begun(self, content: DeltaTable) -> bool:
         """Whether an adoption or a release by this lake is not finished."""
-        line, _ = line_at(content)
+        line, _ = decode_line_and_id(content)
         if line.phase is OwnershipPhase.ADOPTING:
-            return self._identity.owns(owner_of(*self._tables.parse_declared(line), content.location))
+            return self._identity.is_owner(find_owner(*self._tables.parse_declared(line), content.location))
         return line.phase is OwnershipPhase.RELEASED
 
     def _try_decide(self, key: Key, content: DeltaTable) -> _SettledTable | PenstockError | None:
@@ -121,7 +123,7 @@ class HandoverSettler:
 
     def _decide_outcome(self, key: Key, content: DeltaTable) -> _SettledTable | None:
         """Bring about how it ends; ``None`` if somebody has noted that already."""
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         if line.phase is OwnershipPhase.RELEASED:
             self._publish_line(content)
             return _SettledTable(key, SettleIntent(id=identity, owned=False), line.phase)
@@ -131,10 +133,10 @@ class HandoverSettler:
 
     def _is_ours(self, key: Key, content: DeltaTable) -> bool:
         """Whether the log holds the promised commit. It does afterwards, unless somebody else's is there."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         place = self._places.open_place(content.location)
-        entry = line.at(line.latest, self._tables.read)
-        data = self._commits.data(
+        entry = line.find_entry(line.latest, self._tables.read_object)
+        data = self._commits.read_commit_bytes(
             self._tables.as_format_table(key, content), content.location, line.latest, entry
         )
         name = str(CommitName(line.latest))
@@ -160,7 +162,7 @@ class HandoverSettler:
     def _is_named(self, place: Place, content: DeltaTable) -> bool:
         """Whether a log whose promised commit was cleaned up went on from it: then its table says so."""
         owner = named_owner(place)
-        return owner is not None and self._identity.owns(owner) and owner.table == content.id
+        return owner is not None and self._identity.is_owner(owner) and owner.table == content.id
 
     def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
         """The instant at which a table becomes the lake's."""
@@ -168,9 +170,9 @@ class HandoverSettler:
 
     def _publish_line(self, content: DeltaTable) -> None:
         """Publish a line to its end. Where the log goes on after it, the file system has had it for long."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         if not _is_past(self._places.open_place(content.location), line.latest):
-            self._publisher.publish(content)
+            self._publisher.publish_line(content)
 
     def _commit_settled(self, settled: Sequence[_SettledTable], by: CommitMeta) -> None:
         """Note how they ended, unless somebody else has."""
@@ -179,8 +181,9 @@ class HandoverSettler:
                 message=_describe_settled(unsettled), authors=by.authors, committer=by.committer
             )
             try:
-                self._tables.commit(
-                    [change(table.key, table.intent) for table in unsettled], TableRequest(meta)
+                self._tables.commit_operations(
+                    [make_change_operation(table.key, table.intent) for table in unsettled],
+                    TableRequest(meta),
                 )
                 return
             except CommitConflict:
@@ -189,12 +192,12 @@ class HandoverSettler:
                     raise
 
     def _find_unsettled(self, settled: Sequence[_SettledTable]) -> list[_SettledTable]:
-        head = self._tables.head()
+        head = self._tables.find_head()
         return [table for table in settled if self._is_in(table.phase, table.key, table.intent.id, head)]
 
     def _is_in(self, phase: OwnershipPhase, key: Key, identity: UUID, head: ObjectId | None = None) -> bool:
-        now = self._tables.current(key, identity, head)
-        return now is not None and line_of(now).phase is phase
+        now = self._tables.find_current_table(key, identity, head)
+        return now is not None and decode_branch_log(now).phase is phase
 
 
 def _describe_settled(settled: Sequence[_SettledTable]) -> str:
@@ -220,7 +223,7 @@ def _describe_settled(settled: Sequence[_SettledTable]) -> str:
 def _is_past(place: Place, version: int) -> bool:
     """Whether a log goes on after a version: then it is missing because it was cleaned up, not because it
     was never there, and nobody may put anything in its place."""
-    for file in PlaceFiles(place).list(before_version(version)):
+    for file in PlaceFiles(place).list_files(make_text_before_version(version)):
         match parse_name(file.name):
             case CommitName(number) if number > version:
                 return True

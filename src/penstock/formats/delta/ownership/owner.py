@@ -14,7 +14,7 @@ from itertools import takewhile
 import msgspec
 
 from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
-from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, OwnershipPhase, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode_intent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
@@ -22,7 +22,7 @@ from penstock.formats.delta.ownership.bulk_handover import BulkHandover
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
 from penstock.formats.delta.ownership.recovery import Recovery, RecoveryResult
 from penstock.formats.delta.ownership.status import PublicationStatus, StatusOverview
-from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.ownership.winners import WinnerLookup
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -111,7 +111,7 @@ class DeltaOwner:
 
     # -- versions --------------------------------------------------------------------------------------
 
-    def commit(
+    def commit_versions(
         self,
         branch: str,
         changes: Sequence[Operation],
@@ -126,24 +126,24 @@ class DeltaOwner:
         ``TableConflict`` tells which commits came first.
         """
 
-        def ratify() -> RequestOutcome:
+        def ratify_versions() -> RequestOutcome:
             return self._kernel.commit(branch, changes, meta, key=key, fingerprint=fingerprint, base=base)
 
         wanted_changes = [
             change for change in changes if isinstance(change, Change) and change.format == NAME
         ]
         try:
-            outcome = ratify()
+            outcome = ratify_versions()
         except CommitConflict as conflict:
             if not self._finish_begun(branch, wanted_changes):
                 raise self._add_winners(branch, wanted_changes, conflict) from None
             try:
-                outcome = ratify()
+                outcome = ratify_versions()
             except CommitConflict as again:
                 raise self._add_winners(branch, wanted_changes, again) from None
         return self._make_ratified_answer(outcome, wanted_changes)
 
-    def commits(
+    def list_commits(
         self, key: Key, content: DeltaTable, start: int | None = None, end: int | None = None
     ) -> LogTail:
         """The ratified commits of a table that are not known to be published, from one version to another.
@@ -153,7 +153,7 @@ class DeltaOwner:
         """
         if start is not None and end is not None and start > end:
             raise InvalidRequest(f"invalid range of versions of '{key}': {start} to {end}", key=str(key))
-        line = line_of(content)
+        line = decode_branch_log(content)
         if line.phase is OwnershipPhase.ADOPTING:
             # Its last entry is a promise, which the log has yet to decide.
             return LogTail(latest_version=line.latest - 1, published=line.latest - 1, commits=())
@@ -161,24 +161,26 @@ class DeltaOwner:
         last = line.latest if end is None else min(end, line.latest)
         held: dict[int, bytes] = {}
         try:
-            names = self._publisher.materialise(content, first - 1, last) if first <= last else {}
+            names = self._publisher.provide_files(content, first - 1, last) if first <= last else {}
         except Denied:
             names, held = self._publisher.read_held(content, first - 1, last)
-        entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
+        entries = takewhile(
+            lambda one: one[0] <= last, line.read_entries_after(first - 1, self.tables.read_object)
+        )
         log_entries = tuple(
             LogTailCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
             for version, entry in entries
         )
         return LogTail(latest_version=line.latest, published=line.published, commits=log_entries)
 
-    def publish(self, branch: str, key: Key, version: int | None = None) -> int:
+    def publish_table(self, branch: str, key: Key, version: int | None = None) -> int:
         """Have all versions up to one, or all there are, in the table's log; tell how far it reaches.
 
         On another than the default branch nothing is published: its commits are put where its readers find
         them. May be asked any number of times.
         """
         content = self._settle_table(branch, key)
-        line = line_of(content)
+        line = decode_branch_log(content)
         if version is not None and not 0 <= version <= line.latest:
             raise InvalidRequest(
                 f"version {version} of '{key}' cannot be published: the latest is {line.latest}",
@@ -186,10 +188,10 @@ class DeltaOwner:
                 version=version,
             )
         if branch != self.tables.default_branch:
-            self._publisher.materialise(content)
+            self._publisher.provide_files(content)
             return line.published
         target_version = line.latest if version is None else version
-        published = self._publisher.publish(content, target_version)
+        published = self._publisher.publish_line(content, target_version)
         if published < target_version:
             raise Unavailable(
                 f"'{key}' is published up to version {published} only, not {target_version}; try again",
@@ -209,17 +211,17 @@ class DeltaOwner:
         self, outcome: RequestOutcome, commit: ObjectId, parent: ObjectId | None, change: Change
     ) -> OwnerRatifiedTable:
         content = self.tables.require_managed(commit, change.key)
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         intent = decode_intent(change.intent)
         given_version = intent.version if isinstance(intent, CommitIntent) else None
         # A commit of one change exists because that changed something; of several, some may not have.
-        before = None if parent is None else self.tables.content(parent, change.key)
+        before = None if parent is None else self.tables.find_content(parent, change.key)
         stayed = not outcome.commits or before == content
         version = given_version if stayed and given_version is not None else line.latest
-        entry = line.at(version, self.tables.read)
+        entry = line.find_entry(version, self.tables.read_object)
         name = ""
         if given_version is not None and entry is not None:
-            name = entry.name(version)
+            name = entry.get_staged_path(version)
         elif version <= self._publisher.published_version(identity) and line.tail is None:
             name = str(CommitName(version))
         return OwnerRatifiedTable(
@@ -239,11 +241,11 @@ class DeltaOwner:
         """
         if entry is not None:
             return entry.timestamp_ms
-        line = line_of(content)
+        line = decode_branch_log(content)
         if version == line.latest:
             return line.timestamp_ms
         try:
-            info = self._commits.info(
+            info = self._commits.read_commit_info(
                 self.tables.as_format_table(key, content), content.location, version, None
             )
         except VersionNotFound:
@@ -256,19 +258,19 @@ class DeltaOwner:
             return False
         is_finished = False
         for key, content in self._find_unfinished_handovers(changes):
-            resolved = self.handover.resolve(key, content)
+            resolved = self.handover.settle_handover(key, content)
             is_finished = is_finished or (
-                resolved is not None and line_of(resolved).phase is OwnershipPhase.OWNED
+                resolved is not None and decode_branch_log(resolved).phase is OwnershipPhase.OWNED
             )
         return is_finished
 
     def _find_unfinished_handovers(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
-        head = self.tables.head()
+        head = self.tables.find_head()
         for change in changes:
-            content = self.tables.content(head, change.key)
+            content = self.tables.find_content(head, change.key)
             if not isinstance(content, DeltaTable) or not content.state:
                 continue
-            if line_of(content).phase is not OwnershipPhase.OWNED:
+            if decode_branch_log(content).phase is not OwnershipPhase.OWNED:
                 yield change.key, content
 
     def _add_winners(
@@ -279,17 +281,19 @@ class DeltaOwner:
 
     def _settle_table(self, branch: str, key: Key) -> DeltaTable:
         """A table of a branch, after an unfinished adoption or release of it has been settled."""
-        content = self.tables.require_managed(self.tables.head(branch), key)
+        content = self.tables.require_managed(self.tables.find_head(branch), key)
         if branch != self.tables.default_branch:
             return content
-        resolved = self.handover.resolve(key, content)
+        resolved = self.handover.settle_handover(key, content)
         return (
-            resolved if resolved is not None else self.tables.require_managed(self.tables.head(branch), key)
+            resolved
+            if resolved is not None
+            else self.tables.require_managed(self.tables.find_head(branch), key)
         )
 
     # -- tables ----------------------------------------------------------------------------------------
 
-    def create(
+    def create_table(
         self,
         branch: str,
         key: Key,
@@ -305,11 +309,11 @@ class DeltaOwner:
         At a named place others may be creating one, too; exactly one of all wins, and the others are told.
         """
         if location is None:
-            return self.handover.create(branch, key, new, warehouse, request)
+            return self.handover.create_table(branch, key, new, warehouse, request)
         self._require_default_branch(branch, f"'{key}' cannot be created at {location}")
         return self.handover.create_at(key, new, self._check_location(location), request, sole_writer)
 
-    def adopt(
+    def adopt_table(
         self,
         location: str,
         key: Key | None = None,
@@ -317,20 +321,20 @@ class DeltaOwner:
         sole_writer: bool = False,
         request: TableRequest = TableRequest(),
     ) -> HandoverResult:
-        """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
+        """Take a table over from the file system, onto the default branch. See ``Handover.adopt_table``."""
         where = self._check_location(location)
-        return self.handover.adopt(key or _make_key(where), where, request, sole_writer)
+        return self.handover.adopt_table(key or _make_key(where), where, request, sole_writer)
 
-    def release(self, key: Key, *, request: TableRequest = TableRequest()) -> HandoverResult:
-        """Hand a table back to the file system. See ``Handover.release``."""
-        return self.handover.release(key, request)
+    def release_table(self, key: Key, *, request: TableRequest = TableRequest()) -> HandoverResult:
+        """Hand a table back to the file system. See ``Handover.release_table``."""
+        return self.handover.release_table(key, request)
 
     @property
     def bulk_handover(self) -> BulkHandover:
         """What adopts and releases many tables at once."""
         return BulkHandover(self.tables, self.handover, self._log_check, self._identity)
 
-    def recover(
+    def recover_table(
         self,
         location: str,
         key: Key | None = None,
@@ -339,13 +343,15 @@ class DeltaOwner:
         any_lake: bool = False,
         request: TableRequest = TableRequest(),
     ) -> RecoveryResult:
-        """Own a table whose lake was lost. See ``Recovery.recover``."""
+        """Own a table whose lake was lost. See ``Recovery.recover_table``."""
         where = self._check_location(location)
-        return self._recovery.recover(key or _make_key(where), where, request, lost=lost, any_lake=any_lake)
+        return self._recovery.recover_table(
+            key or _make_key(where), where, request, lost=lost, any_lake=any_lake
+        )
 
-    def resolve(self, key: Key, content: DeltaTable) -> DeltaTable | None:
+    def settle_handover(self, key: Key, content: DeltaTable) -> DeltaTable | None:
         """Finish what was begun of a table, if anything. See ``Handover.resolve``."""
-        return self.handover.resolve(key, content)
+        return self.handover.settle_handover(key, content)
 
     def _require_default_branch(self, branch: str, subject: str) -> None:
         if branch != self.tables.default_branch:
@@ -362,9 +368,9 @@ class DeltaOwner:
         """Finish and publish what earlier processes did not. See ``StatusOverview.catch_up``."""
         return self._overview.catch_up(is_wanted)
 
-    def status(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
-        """How far tables are published. See ``StatusOverview.status``."""
-        return self._overview.status(key)
+    def list_statuses(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
+        """How far tables are published. See ``StatusOverview.list_statuses``."""
+        return self._overview.list_statuses(key)
 
 
 def _make_key(location: str) -> Key:

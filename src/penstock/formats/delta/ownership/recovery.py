@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, check_writable, owner_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, check_writable, find_owner
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import note_clone
@@ -57,7 +57,7 @@ class Recovery:
     ) -> None:
         self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
 
-    def recover(
+    def recover_table(
         self,
         key: Key,
         location: str,
@@ -78,20 +78,20 @@ class Recovery:
         check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
         note_clone(self._tables.kernel, clone_sources(snapshot.metadata.configuration))
-        made = self._handover.take(key, place, snapshot, request)
+        made = self._handover.take_over_table(key, place, snapshot, request)
         return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
     def _find_lost_owner(
         self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool
     ) -> TableOwner:
-        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        owner = find_owner(snapshot.protocol, snapshot.metadata, location)
         if owner is None:
             raise NotManaged(
                 f"{location} has no owner, so there is nothing to recover\n  To let this lake manage it: "
                 f"penstock delta adopt {location}",
                 location=location,
             )
-        self._check_gone(location, owner.table if self._identity.owns(owner) else None)
+        self._check_gone(location, owner.table if self._identity.is_owner(owner) else None)
         if (lost is None) == (not any_lake):
             advice = "give the lake that was lost, or accept any" + (", not both" if any_lake else "")
             raise InvalidRequest(
@@ -112,7 +112,7 @@ class Recovery:
 
     def _check_gone(self, location: str, identity: UUID | None) -> None:
         """A table that this very lake still has is not lost."""
-        key = self._tables.where_is(self._tables.head(), identity)
+        key = self._tables.find_key(self._tables.find_head(), identity)
         if key is not None:
             raise InvalidRequest(
                 f"{location} is not lost: this lake has it, as '{key}'\n  If the lake was restored from a "

@@ -19,23 +19,23 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import ResyncIntent, change
+from penstock.formats.delta.branch_log.intents import ResyncIntent, make_change_operation
 from penstock.formats.delta.branch_log.ownership import (
     RESYNC,
     OwnerIdentity,
     TableBeforeCommit,
     check_writable,
-    conversion,
-    owner_of,
+    encode_adoption_commit,
+    find_owner,
 )
-from penstock.formats.delta.branch_log.prepared_table import versions
+from penstock.formats.delta.branch_log.prepared_table import read_entries
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.recovery import doubtful_versions
-from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -107,15 +107,17 @@ class DeltaResync:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._commits, self._identity, self._log_check = commits, identity, log_check
 
-    def resync(self, key: Key, request: TableRequest, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
+    def resync_table(
+        self, key: Key, request: TableRequest, *, leave_own: bool, dry_run: bool
+    ) -> DeltaResynced:
         """Take over what the log of a table of the default branch has. Nothing is done to one in sync.
 
         ``OutOfSync`` if the lake has versions of its own that cannot be repeated, unless they may be left.
         """
         for _ in range(TRIES_MAX):
-            head = self._tables.head()
+            head = self._tables.find_head()
             content = self._tables.require_managed(head, key)
-            line, identity = line_at(content)
+            line, identity = decode_line_and_id(content)
             self._publisher.check_owned(content)
             if line.phase is not OwnershipPhase.OWNED:
                 raise InvalidRequest(
@@ -132,7 +134,7 @@ class DeltaResync:
             try:
                 self._commit_intent(key, plan.intent, request)
             except CommitConflict:
-                if self._tables.content(self._tables.head(), key) == content:
+                if self._tables.find_content(self._tables.find_head(), key) == content:
                     raise
                 continue
             if plan.intent.replaced is not None:
@@ -145,8 +147,8 @@ class DeltaResync:
     ) -> DeltaResynced | None:
         """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
         snapshot = load_snapshot(PlaceFiles(self._places.open_place(location)))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
-        if owner is None or not self._identity.owns(owner) or owner.table is None:
+        owner = find_owner(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.is_owner(owner) or owner.table is None:
             return None
         if self._tables.is_known(owner.table):
             return None
@@ -161,9 +163,9 @@ class DeltaResync:
         """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
         newer than it is. ``None`` if its log has no more than it had when it was dropped.
 
-        ``key`` is where it is to be; nothing may be there. Raises as ``resync``.
+        ``key`` is where it is to be; nothing may be there. Raises as ``resync_table``.
         """
-        head, (line, identity) = self._tables.head(), line_at(before)
+        head, (line, identity) = self._tables.find_head(), decode_line_and_id(before)
         if line.phase is not OwnershipPhase.OWNED:
             return None
         self._publisher.check_owned(before)
@@ -182,15 +184,15 @@ class DeltaResync:
         metadata = parse_action(intent.metadata)
         assert isinstance(metadata, Metadata)  # as it was written there
         note_clone(self._tables.kernel, clone_sources(metadata.configuration))
-        self._tables.commit([change(key, intent)], request)
+        self._tables.commit_operations([make_change_operation(key, intent)], request)
 
     def _plan_resync(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
     ) -> _ResyncPlan:
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         snapshot = load_snapshot(PlaceFiles(self._places.open_place(content.location)))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
-        if owner is None or not self._identity.owns(owner):
+        owner = find_owner(snapshot.protocol, snapshot.metadata, content.location)
+        if owner is None or not self._identity.is_owner(owner):
             raise NotManaged(
                 f"'{key}' cannot be resynced: the log at {content.location} now names "
                 f"{owner or 'no owner'}, not this lake\n  Read its versions through its owner; in this "
@@ -219,7 +221,7 @@ class DeltaResync:
             timestamp_ms=intent.timestamp_ms,
         )
         now_ms = self._tables.kernel.clock() // 1000
-        converted = conversion(before, self._identity, becomes, uuid, now_ms, RESYNC)
+        converted = encode_adoption_commit(before, self._identity, becomes, uuid, now_ms, RESYNC)
         intent = msgspec.structs.replace(
             intent, id=becomes, replaced=identity, actions=converted + (lines or b"")
         )
@@ -237,7 +239,7 @@ class DeltaResync:
         self, key: Key, content: DeltaTable, first_version: int, snapshot: LogSnapshot
     ) -> bytes | None:
         """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         _, metadata = self._tables.parse_declared(line)
         same = (metadata.schema_string, metadata.partition_columns)
         if same != (snapshot.metadata.schema_string, snapshot.metadata.partition_columns):
@@ -246,8 +248,8 @@ class DeltaResync:
         added: set[str] = set()
         paths = {file_key.path for file_key in snapshot.file_keys()}
         seen = self._tables.as_format_table(key, content)
-        for version, entry in versions(line, first_version - 1, line.latest, self._tables.read):
-            for action in self._commits.actions(seen, content.location, version, entry):
+        for version, entry in read_entries(line, first_version - 1, line.latest, self._tables.read_object):
+            for action in self._commits.read_actions(seen, content.location, version, entry):
                 match action:
                     case CommitInfo():
                         continue

@@ -10,11 +10,11 @@ from itertools import takewhile
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, line_of
-from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of_line
+from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, decode_branch_log
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, read_line_owner
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog, ManagedElsewhere
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.tables import DeltaTableStore, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, decode_line_and_id
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck, log_out_of_sync
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -70,10 +70,10 @@ class StatusOverview:
         count = 0
         for key, content in takewhile(lambda _: is_wanted(), self._list_tables()):
             with self._log_problems(key, content, is_wanted):
-                line = line_of(content)
+                line = decode_branch_log(content)
                 if not self._is_owned(content, line):
                     continue
-                found_content = self._handover.resolve(key, content)
+                found_content = self._handover.settle_handover(key, content)
                 if found_content is not None and line.latest > line.published:
                     self._publisher.table_committed(key, found_content, is_default=True)
                     count += 1
@@ -98,29 +98,29 @@ class StatusOverview:
         What was ratified is not lost with the key. But who has deleted the table's files, has given its log
         to another owner, or has erased the table, does not want them.
         """
-        line = line_of(content)
+        line = decode_branch_log(content)
         if (
             line.phase is not OwnershipPhase.OWNED
-            or line.fork <= line.published
+            or line.fork_version <= line.published
             or self._tables.is_erased(content)
             or not self._is_owned(content, line)
         ):
             return False
         place = self._places.open_place(content.location)
-        if place.size(str(CommitName(line.fork))) is not None:
+        if place.size(str(CommitName(line.fork_version))) is not None:
             return False  # whoever wrote it, nothing is left to be written: most are answered so
         try:
-            published = self._publisher.look(content)
+            published = self._publisher.inspect_log(content)
         except (ForeignCommit, InvalidLog):
             return False
-        if published == line.fork:
+        if published == line.fork_version:
             return False
         return bool(place.list("")) if published < 0 else place.size(str(CommitName(published))) is not None
 
-    def status(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
+    def list_statuses(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
         """The tables of the default branch, by key, or one of them. Nothing is changed."""
         if key is not None:
-            return (self._describe_status(key, self._tables.require_managed(self._tables.head(), key)),)
+            return (self._describe_status(key, self._tables.require_managed(self._tables.find_head(), key)),)
         return tuple(
             self._describe_status(*keys) for keys in sorted(self._list_tables(), key=lambda keys: keys[0])
         )
@@ -128,22 +128,22 @@ class StatusOverview:
     def _list_tables(self) -> Iterator[tuple[Key, DeltaTable]]:
         """None, in a lake that has no default branch."""
         with suppress(ReferenceNotFound):
-            head = self._tables.head()
+            head = self._tables.find_head()
             if head != NO_COMMIT:
-                yield from self._tables.all(head)
+                yield from self._tables.list_tables(head)
 
     def _list_dropped_tables(self) -> Iterator[tuple[Key, DeltaTable]]:
         """But for those whose place has become another table's: its log is that one's."""
         with suppress(ReferenceNotFound):
-            head = self._tables.head()
+            head = self._tables.find_head()
             if head == NO_COMMIT:
                 return
-            for key, content in self._tables.all_dropped(head):
-                if self._tables.holder(head, content.location) in (None, content.id):
+            for key, content in self._tables.list_dropped_tables(head):
+                if self._tables.find_holder(head, content.location) in (None, content.id):
                     yield key, content
 
     def _describe_status(self, key: Key, content: DeltaTable) -> PublicationStatus:
-        line, identity = line_at(content)
+        line, identity = decode_line_and_id(content)
         alarm = owner = ""
         try:
             published = line.latest - 1  # what comes of the promise, the log has yet to tell
@@ -152,7 +152,7 @@ class StatusOverview:
                 state = self._log_check.compare(identity, content.location, content)
                 if not state.is_in_sync:
                     raise log_out_of_sync(key, content.location, state)
-                published = self._publisher.look(content)
+                published = self._publisher.inspect_log(content)
         except ManagedElsewhere as problem:
             published = max(line.published, self._publisher.published_version(identity))
             owner = problem.details["lake"]
@@ -160,13 +160,13 @@ class StatusOverview:
         except PenstockError as problem:
             published = max(line.published, self._publisher.published_version(identity))
             alarm = problem.message
-        if not alarm and (known_problem := self._publisher.problem(identity)) is not None:
+        if not alarm and (known_problem := self._publisher.get_problem(identity)) is not None:
             alarm = known_problem.message
         oldest_s = None
         if (
             not owner
             and published < line.latest
-            and (entry := line.at(published + 1, self._tables.read)) is not None
+            and (entry := line.find_entry(published + 1, self._tables.read_object)) is not None
         ):
             oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)
         return PublicationStatus(
@@ -182,5 +182,5 @@ class StatusOverview:
 
     def _is_owned(self, content: DeltaTable, line: BranchLog) -> bool:
         """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
-        owner = owner_of_line(line, self._tables.read, content.location)
-        return self._identity.owns(owner) or line.phase is OwnershipPhase.RELEASED
+        owner = read_line_owner(line, self._tables.read_object, content.location)
+        return self._identity.is_owner(owner) or line.phase is OwnershipPhase.RELEASED

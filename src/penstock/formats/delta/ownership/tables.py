@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, KeyNotFound, NotManaged
-from penstock.formats.delta.branch_log.branch_log import BranchLog, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log, read_table_definition
 from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
 from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import Table
@@ -45,17 +45,17 @@ class DeltaTableStore:
     def default_branch(self) -> str:
         return self.kernel.formats.default_branch
 
-    def head(self, branch: str | None = None) -> ObjectId:
+    def find_head(self, branch: str | None = None) -> ObjectId:
         """The newest commit of a branch, of the default one if none is named."""
         return self.kernel.references.get_reference(branch or self.default_branch).head
 
-    def content(self, commit: ObjectId, key: Key) -> AnyContent | None:
+    def find_content(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
         return read_content(self.kernel.objects, self.kernel.read_state(commit).get(key.encode()))
 
     def require_managed(self, commit: ObjectId, key: Key) -> DeltaTable:
         """The managed table at a key. ``KeyNotFound`` or ``NotManaged`` if there is none."""
-        content = self.content(commit, key)
+        content = self.find_content(commit, key)
         if content is None:
             raise KeyNotFound(
                 f"there is no table '{key}' at commit {commit.hex()[:8]}\n"
@@ -78,17 +78,17 @@ class DeltaTableStore:
             )
         return content
 
-    def current(self, key: Key, identity: UUID, head: ObjectId | None = None) -> DeltaTable | None:
+    def find_current_table(self, key: Key, identity: UUID, head: ObjectId | None = None) -> DeltaTable | None:
         """The table with an id, as long as the default branch has it at that key.
 
         ``head`` is the branch's newest commit, for a caller who looks up many.
         """
-        content = self.content(head or self.head(), key)
+        content = self.find_content(head or self.find_head(), key)
         return (
             content if isinstance(content, DeltaTable) and content.state and content.id == identity else None
         )
 
-    def read(self, data: ObjectId) -> bytes:
+    def read_object(self, data: ObjectId) -> bytes:
         """The bytes of a kernel object that a table holds."""
         stored = self.kernel.objects.get(data)
         if not isinstance(stored, Blob | Holder):
@@ -98,11 +98,11 @@ class DeltaTableStore:
     def as_format_table(self, key: Key, content: DeltaTable, branch: str | None = None) -> Table:
         """The table as the format's rules take it, with storage readable."""
         name = branch or self.default_branch
-        return Table(key, content, self.read, name, name == self.default_branch)
+        return Table(key, content, self.read_object, name, name == self.default_branch)
 
     def parse_declared(self, line: BranchLog) -> tuple[Protocol, Metadata]:
         """Protocol and metadata at the end of a line."""
-        declared = declared_of(line, self.read)
+        declared = read_table_definition(line, self.read_object)
         protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
         if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
             raise Damaged(
@@ -112,24 +112,24 @@ class DeltaTableStore:
             )
         return protocol, metadata
 
-    def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:
+    def find_key(self, commit: ObjectId, identity: UUID | None) -> Key | None:
         """The key of the table with an id, ``None`` if it is not there."""
         return None if identity is None else find_table(self._make_lookup(commit), identity)
 
     def has_table(self, identity: UUID) -> bool:
         """Whether the default branch has the table with an id now."""
-        head = self.head()
-        return head != NO_COMMIT and self.where_is(head, identity) is not None
+        head = self.find_head()
+        return head != NO_COMMIT and self.find_key(head, identity) is not None
 
-    def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
+    def find_last_state(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
         content = find_last_content(self._make_lookup(commit), identity)
         return content if isinstance(content, DeltaTable) and content.state else None
 
     def find_last(self, identity: UUID) -> DeltaTable | None:
         """The same at the newest commit of the default branch."""
-        head = self.head()
-        return None if head == NO_COMMIT else self.last(head, identity)
+        head = self.find_head()
+        return None if head == NO_COMMIT else self.find_last_state(head, identity)
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any branch or tag has a table with an id, or had one and dropped it."""
@@ -142,7 +142,7 @@ class DeltaTableStore:
             return False
         return TableHorizons(self.kernel.formats, {horizon.table: horizon}).is_behind(content)
 
-    def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
+    def list_tables(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
         look = self._make_lookup(commit)
         for identity in self._list_table_ids(commit):
@@ -151,7 +151,7 @@ class DeltaTableStore:
             if key is not None and isinstance(content, DeltaTable) and content.state:
                 yield key, content
 
-    def all_dropped(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
+    def list_dropped_tables(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table that is not there any more, with the key and the content it had last."""
         look = self._make_lookup(commit)
         for identity in self._list_table_ids(commit):
@@ -162,7 +162,7 @@ class DeltaTableStore:
             if isinstance(content, DeltaTable) and content.state:
                 yield Key.decode(found_ledger_entry.key), content
 
-    def holder(self, commit: ObjectId, location: str) -> UUID | None:
+    def find_holder(self, commit: ObjectId, location: str) -> UUID | None:
         """The table that came to a location last, whether it is still there or not."""
         return find_holder(self._make_lookup(commit), location)
 
@@ -170,7 +170,7 @@ class DeltaTableStore:
         for stored, _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
-    def commit(
+    def commit_operations(
         self, operations: Sequence[Operation], request: TableRequest, branch: str | None = None
     ) -> RequestOutcome:
         """Carry out operations on a branch, with the namespaces that they need."""
@@ -197,8 +197,8 @@ class DeltaTableStore:
         return lambda stored: read_content(self.kernel.objects, state.get(stored))
 
 
-def line_at(content: DeltaTable) -> tuple[BranchLog, UUID]:
+def decode_line_and_id(content: DeltaTable) -> tuple[BranchLog, UUID]:
     """The line of a managed table, and the table's id."""
     if content.id is None:
         raise Damaged(f"the table at {content.location} has no id")
-    return line_of(content), content.id
+    return decode_branch_log(content), content.id

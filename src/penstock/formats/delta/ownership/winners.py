@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.errors import CommitConflict, MergeConflict, PenstockError, TableConflict
-from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent
 from penstock.formats.delta.ownership.tables import DeltaTableStore
@@ -40,7 +40,7 @@ class WinnerLookup:
             return conflict
         winners = {
             str(key): {
-                "latest_version": line_of(content).latest,
+                "latest_version": decode_branch_log(content).latest,
                 "commits": list(self._list_winners_since(key, content, read)),
             }
             for key, (content, read) in overtaken.items()
@@ -51,20 +51,20 @@ class WinnerLookup:
         self, changes: Sequence[Change], keys: set[Key]
     ) -> Iterator[tuple[Key, tuple[DeltaTable, int]]]:
         """The tables that have newer versions than their writer read, with the version that it read."""
-        head = self._tables.head(self._branch)
+        head = self._tables.find_head(self._branch)
         for change in changes:
             intent = decode_intent(change.intent)
-            content = self._tables.content(head, change.key)
+            content = self._tables.find_content(head, change.key)
             if change.key not in keys or not isinstance(content, DeltaTable) or not content.state:
                 continue
             if not isinstance(intent, CommitIntent):
                 continue
             read = intent.version - 1 if intent.version is not None else intent.read_version
-            if read is not None and read < line_of(content).latest:
+            if read is not None and read < decode_branch_log(content).latest:
                 yield change.key, (content, read)
 
     def _list_winners_since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
-        line = line_of(content)
+        line = decode_branch_log(content)
         first = max(read, -1) + 1
         for version in range(first, min(line.latest, first + WINNERS_MAX - 1) + 1):
             yield self._describe_winner(key, content, line, version)
@@ -72,7 +72,7 @@ class WinnerLookup:
     def _describe_winner(
         self, key: Key, content: DeltaTable, line: BranchLog, version: int
     ) -> dict[str, Any]:
-        entry = line.at(version, self._tables.read)
+        entry = line.find_entry(version, self._tables.read_object)
         winner_fields: dict[str, Any] = {"version": version}
         if entry is not None:
             winner_fields["timestamp_ms"] = entry.timestamp_ms
@@ -80,7 +80,7 @@ class WinnerLookup:
             return winner_fields
         try:
             table = self._tables.as_format_table(key, content, self._branch)
-            data = self._commits.data(table, content.location, version, entry)
+            data = self._commits.read_commit_bytes(table, content.location, version, entry)
         except PenstockError:
             return winner_fields
         if len(data) <= self._room:
@@ -92,7 +92,7 @@ class WinnerLookup:
 def _format_message(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConflict) -> str:
     lines: list[str] = []
     for key, (content, read) in overtaken.items():
-        line = line_of(content)
+        line = decode_branch_log(content)
         why = next(
             (conflict.why for conflict in conflict.conflicts if conflict.key == key and conflict.why), ""
         )

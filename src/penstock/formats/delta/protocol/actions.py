@@ -210,7 +210,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
     def transaction_id(self) -> str | None:
         return self._get_text_field("txnId")
 
-    def at(self, in_commit_timestamp: int) -> CommitInfo:
+    def with_timestamp(self, in_commit_timestamp: int) -> CommitInfo:
         """The same with another time."""
         return CommitInfo({**self.fields, "inCommitTimestamp": in_commit_timestamp})
 

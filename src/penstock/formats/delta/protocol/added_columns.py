@@ -22,9 +22,9 @@ from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
     PHYSICAL_NAME,
     ColumnMapping,
+    get_column_mapping,
+    get_max_column_id,
     has_ids_in_files,
-    mapping_of,
-    max_id,
     renumber_columns,
     stored_name,
 )
@@ -47,26 +47,26 @@ invariants, defaults."""
 
 
 @lru_cache(maxsize=64)
-def only_adds(before: str, after: str) -> bool:
+def only_adds_columns(before: str, after: str) -> bool:
     """Whether a schema is another one with new columns that may be null, or the same.
 
     ``MalformedAction`` if one of the two cannot be understood.
     """
-    return only_adds_or_renames(before, after) and not _find_renamed_columns(before, after)
+    return only_adds_or_renames_columns(before, after) and not _find_renamed_columns(before, after)
 
 
 @lru_cache(maxsize=64)
-def only_adds_or_renames(before: str, after: str) -> bool:
+def only_adds_or_renames_columns(before: str, after: str) -> bool:
     """The same, but that columns may have got other names, too: those in files have stayed."""
     return before == after or _is_extended_by(parse_schema(after), parse_schema(before))
 
 
-def can_hold(schema_string: str, schema_to_write: str) -> bool:
+def can_hold_files(schema_string: str, schema_to_write: str) -> bool:
     """Whether files that were written for a schema can be part of a table with another one.
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return schema_string == schema_to_write or _can_hold(
+    return schema_string == schema_to_write or _can_hold_type(
         parse_schema(schema_string), parse_schema(schema_to_write)
     )
 
@@ -82,17 +82,17 @@ def missing_columns(schema_string: str, schema_to_write: str) -> tuple[str, ...]
     )
 
 
-def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
+def merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
     """Our metadata with everything that they changed of what was before; ``None`` if that does not go
     together.
 
     Ids that both sides have given to new columns are given anew where readers go by physical names. Where
     they go by ids, as Iceberg does, files have them already, and columns of the same id do not go together.
     """
-    is_given_on_both = max_id(ours) != max_id(before) != max_id(theirs)
-    if mapping_of(ours) is not ColumnMapping.NONE and is_given_on_both and not has_ids_in_files(ours):
+    is_given_on_both = get_max_column_id(ours) != get_max_column_id(before) != get_max_column_id(theirs)
+    if get_column_mapping(ours) is not ColumnMapping.NONE and is_given_on_both and not has_ids_in_files(ours):
         before_field, theirs_field = parse_schema(before.schema_string), parse_schema(theirs.schema_string)
-        renumbered, last = renumber_columns(before_field, theirs_field, max_id(ours))
+        renumbered, last = renumber_columns(before_field, theirs_field, get_max_column_id(ours))
         configuration = {**theirs.configuration, MAX_ID: str(last)}
         theirs = msgspec.structs.replace(
             theirs, schema_string=write_schema(renumbered), configuration=configuration
@@ -100,7 +100,7 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
     return _merge_metadata(before, ours, theirs)
 
 
-def carries(before: Metadata, ours: Metadata, theirs: Metadata) -> bool:
+def has_their_changes(before: Metadata, ours: Metadata, theirs: Metadata) -> bool:
     """Whether our metadata has everything that they changed of what was before."""
     fields_after = _merge_metadata(before, ours, theirs)
     return fields_after is not None and _parse_metadata(fields_after) == _parse_metadata(ours)
@@ -115,7 +115,11 @@ def _merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     configuration: dict[str, str] = {}
     for name in sorted(names, key=[*ours.configuration, *theirs.configuration, *before.configuration].index):
         old, mine, new = (side.configuration.get(name) for side in (before, ours, theirs))
-        choice = str(max(max_id(ours), max_id(theirs))) if name == MAX_ID else _choose_value(old, mine, new)
+        choice = (
+            str(max(get_max_column_id(ours), get_max_column_id(theirs)))
+            if name == MAX_ID
+            else _choose_value(old, mine, new)
+        )
         if choice is _CLASH:
             return None
         if isinstance(choice, str):
@@ -154,7 +158,7 @@ def _choose_value(before: _Value, ours: _Value, theirs: _Value) -> _Value | Lite
     return theirs if ours == before else _CLASH
 
 
-def _field_of_same_name(struct: StructType, field: Field) -> Field | None:
+def _find_field(struct: StructType, field: Field) -> Field | None:
     """The field of the same name, ignoring case."""
     return struct.field(field.name)
 
@@ -186,8 +190,8 @@ def _is_field_extended(after: Field, before: Field) -> bool:
     return (
         (after.name == before.name or PHYSICAL_NAME in before.metadata)
         and after.nullable == before.nullable
-        and _metadata_that_binds_rows(after) == _metadata_that_binds_rows(before)
-        and highest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
+        and _select_metadata_binding_rows(after) == _select_metadata_binding_rows(before)
+        and choose_furthest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
         and _is_extended_by(after.type, before.type)
     )
 
@@ -241,7 +245,7 @@ def _merge_fields(before: StructType, ours: StructType, theirs: StructType) -> S
     for theirs_field in theirs.fields:
         if _find_same_field(before, theirs_field) is not None:
             continue
-        mine = _field_of_same_name(ours, theirs_field)
+        mine = _find_field(ours, theirs_field)
         if mine is not None and _find_same_field(before, mine) is not None:
             mine = None  # which has another name by now, or the two do not go together
         if mine is not None:
@@ -260,11 +264,11 @@ def _find_same_field(struct: StructType, field: Field) -> Field | None:
     """The same field in another struct: by its physical name, if it has one, whatever it is called."""
     stored = field.metadata.get(PHYSICAL_NAME)
     if stored is None:
-        return _field_of_same_name(struct, field)
+        return _find_field(struct, field)
     by_stored = next((item for item in struct.fields if item.metadata.get(PHYSICAL_NAME) == stored), None)
     if by_stored is not None:
         return by_stored
-    named = _field_of_same_name(struct, field)
+    named = _find_field(struct, field)
     return named if named is not None and PHYSICAL_NAME not in named.metadata else None
 
 
@@ -299,7 +303,7 @@ def _unite_field(before: Field, ours: Field, theirs: Field) -> Field | None:
     notes: dict[str, object] = {}
     for note in {**ours.metadata, **theirs.metadata}:
         if note == HIGH_WATER_MARK:
-            notes[note] = highest_mark(ours, theirs)
+            notes[note] = choose_furthest_mark(ours, theirs)
             continue
         choice = _choose_value(*(item.metadata.get(note) for item in (before, ours, theirs)))
         if choice is _CLASH:
@@ -327,10 +331,10 @@ def _is_moved(before: StructType, after: StructType) -> bool:
 
 def _merge_added_types(mine: Field, field: Field) -> Type | None:
     """The type of a column that both sides added: one column, with the parts of both, if they agree on it."""
-    is_alike = (mine.name, mine.nullable, _metadata_that_binds_rows(mine)) == (
+    is_alike = (mine.name, mine.nullable, _select_metadata_binding_rows(mine)) == (
         field.name,
         field.nullable,
-        _metadata_that_binds_rows(field),
+        _select_metadata_binding_rows(field),
     )
     if not is_alike:
         return None
@@ -339,7 +343,7 @@ def _merge_added_types(mine: Field, field: Field) -> Type | None:
     return mine.type if mine.type == field.type else None
 
 
-def highest_mark(field: Field, other: Field) -> object:
+def choose_furthest_mark(field: Field, other: Field) -> object:
     """The high-water mark of an identity column that has two: the one further in its direction."""
     marks = [mark for each in (field, other) if isinstance(mark := each.metadata.get(HIGH_WATER_MARK), int)]
     if not marks:
@@ -351,13 +355,13 @@ def highest_mark(field: Field, other: Field) -> object:
 _NOT_BINDING: Final = ("comment", TYPE_CHANGES, HIGH_WATER_MARK)
 
 
-def _metadata_that_binds_rows(field: Field) -> dict[str, object]:
+def _select_metadata_binding_rows(field: Field) -> dict[str, object]:
     """What is noted of a column, but for what does not matter to its rows: a comment, narrower types that it
     had, and which identities were given away."""
     return {name: value for name, value in field.metadata.items() if name not in _NOT_BINDING}
 
 
-def _can_hold(kind: Type, schema_to_write: Type) -> bool:
+def _can_hold_type(kind: Type, schema_to_write: Type) -> bool:
     match kind, schema_to_write:
         case StructType(), StructType():
             wrote = {stored_name(field): field for field in schema_to_write.fields}
@@ -368,11 +372,11 @@ def _can_hold(kind: Type, schema_to_write: Type) -> bool:
             )
         case ArrayType(), ArrayType():
             may_be_null = kind.contains_null or not schema_to_write.contains_null
-            return may_be_null and _can_hold(kind.element_type, schema_to_write.element_type)
+            return may_be_null and _can_hold_type(kind.element_type, schema_to_write.element_type)
         case MapType(), MapType():
             may_be_null = kind.value_contains_null or not schema_to_write.value_contains_null
-            keys = _can_hold(kind.key_type, schema_to_write.key_type)
-            return may_be_null and keys and _can_hold(kind.value_type, schema_to_write.value_type)
+            keys = _can_hold_type(kind.key_type, schema_to_write.key_type)
+            return may_be_null and keys and _can_hold_type(kind.value_type, schema_to_write.value_type)
         case str(), str():
             return kind == schema_to_write or is_wider(kind, schema_to_write)
         case _:
@@ -384,5 +388,5 @@ def _can_hold_field(field: Field, schema_to_write: Field) -> bool:
     return (
         is_named
         and (field.nullable or not schema_to_write.nullable)
-        and _can_hold(field.type, schema_to_write.type)
+        and _can_hold_type(field.type, schema_to_write.type)
     )

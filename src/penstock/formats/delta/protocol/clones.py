@@ -42,7 +42,7 @@ def write_sources(sources: Iterable[str]) -> dict[str, str]:
     return {SOURCES: msgspec.json.encode(names).decode()} if names else {}
 
 
-def whole_address(root: str, name: str) -> str:
+def make_absolute_address(root: str, name: str) -> str:
     """The address in a log of a file below the root of another table, by its decoded name there.
 
     A path of a disk is written without a scheme, since more readers take that.

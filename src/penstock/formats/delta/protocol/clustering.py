@@ -48,7 +48,7 @@ def parse_clustering(configuration: str) -> tuple[Path, ...]:
         return ()
 
 
-def cluster_by(paths: Sequence[Path]) -> DomainMetadata:
+def make_clustering_domain(paths: Sequence[Path]) -> DomainMetadata:
     """The action by which a table is clustered by some columns."""
     encoded = msgspec.json.encode({"clusteringColumns": paths, "domainName": DOMAIN}).decode()
     return DomainMetadata(domain=DOMAIN, configuration=encoded)
@@ -86,7 +86,7 @@ def _find_fields(schema: StructType, name: str) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def lacking_statistics(add: Add, columns: Sequence[Path]) -> Iterator[Path]:
+def find_columns_without_statistics(add: Add, columns: Sequence[Path]) -> Iterator[Path]:
     """Those of the clustering columns of which a file notes no statistics."""
     try:
         stats: Any = msgspec.json.decode(add.stats or "{}")

@@ -18,14 +18,14 @@ from penstock.formats.delta.protocol.column_mapping import (
     MODE,
     ColumnMapping,
     assign_columns,
-    mapping_of,
+    get_column_mapping,
     stored_name,
 )
 from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
-    constraints_of,
-    expressions_of,
     is_computed,
+    list_constraints,
+    list_generation_expressions,
 )
 from penstock.formats.delta.protocol.wider_types import widen_type
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema, write_schema
@@ -135,14 +135,14 @@ def set_default(metadata: Metadata, path: Sequence[str], expression: str | None)
             f"'{'.'.join(path)}' is a part of a column, and only whole columns have defaults", column=path[-1]
         )
 
-    def change(field: Field) -> Field:
+    def change_default(field: Field) -> Field:
         if expression is not None and is_computed(field):
             raise InvalidRequest(
                 f"the values of '{field.name}' are computed, so it has no default", column=field.name
             )
         return _set_note(field, CURRENT_DEFAULT, expression)
 
-    return _replace_field(metadata, path, change)
+    return _replace_field(metadata, path, change_default)
 
 
 def widen_column(metadata: Metadata, path: Sequence[str], kind: str) -> Metadata:
@@ -160,7 +160,7 @@ def widen_column(metadata: Metadata, path: Sequence[str], kind: str) -> Metadata
 def move_column(metadata: Metadata, path: Sequence[str], after: str | None) -> Metadata:
     """Metadata in which a column stands behind another one of the same struct; first of all without one."""
 
-    def move(struct: StructType, field: Field) -> StructType:
+    def move_field(struct: StructType, field: Field) -> StructType:
         others = [struct_field for struct_field in struct.fields if struct_field is not field]
         place = 0
         if after is not None:
@@ -171,18 +171,18 @@ def move_column(metadata: Metadata, path: Sequence[str], after: str | None) -> M
         return StructType((*others[:place], field, *others[place:]))
 
     schema = parse_schema(metadata.schema_string)
-    return replace(metadata, schema_string=write_schema(_change_struct(schema, path, move)))
+    return replace(metadata, schema_string=write_schema(_change_struct(schema, path, move_field)))
 
 
 def find_column(metadata: Metadata, path: Sequence[str]) -> Field:
     """A column, or a part of one, by its path. ``InvalidRequest`` names one that is not there."""
     fields: list[Field] = []
 
-    def keep(struct: StructType, field: Field) -> StructType:
+    def keep_field(struct: StructType, field: Field) -> StructType:
         fields.append(field)
         return struct
 
-    _change_struct(parse_schema(metadata.schema_string), path, keep)
+    _change_struct(parse_schema(metadata.schema_string), path, keep_field)
     return fields[0]
 
 
@@ -205,7 +205,7 @@ def _set_note(field: Field, name: str, text: str | None) -> Field:
 
 
 def _check_mapped(metadata: Metadata, operation: str) -> None:
-    if mapping_of(metadata) is ColumnMapping.NONE:
+    if get_column_mapping(metadata) is ColumnMapping.NONE:
         raise InvalidRequest(
             f"columns can be {operation} only in a table with mapped columns: set its property '{MODE}' "
             "to 'name'"
@@ -235,12 +235,12 @@ def _check_unnamed(metadata: Metadata, path: Sequence[str], operation: str) -> N
 def _check_not_computed_from(metadata: Metadata, path: Sequence[str], operation: str) -> None:
     """``InvalidRequest`` if a constraint or a generated column is computed from a column."""
     word = _name_pattern(path)
-    for constraint in constraints_of(metadata):
+    for constraint in list_constraints(metadata):
         if word.search(constraint.expression):
             raise InvalidRequest(
                 f"the column '{'.'.join(path)}' cannot be {operation}: {constraint} names it", column=path[-1]
             )
-    for column, expression in expressions_of(metadata):
+    for column, expression in list_generation_expressions(metadata):
         if word.search(expression) and column.lower() != path[0].lower():
             raise InvalidRequest(
                 f"the column '{'.'.join(path)}' cannot be {operation}: '{column}' is computed from it"

@@ -51,26 +51,26 @@ class ColumnMapping(StrEnum):
     NAME = "name"
     ID = "id"
 
-    def physical(self, field: Field) -> str:
+    def get_physical_name(self, field: Field) -> str:
         """The name of a column in files, partition values and statistics."""
         if self is ColumnMapping.NONE:
             return field.name
         return str(_require_field_metadata(field, PHYSICAL_NAME))
 
-    def locate(self, there: Iterable[Any], fields: Sequence[Field]) -> list[int | None]:
+    def locate_fields(self, there: Iterable[Any], fields: Sequence[Field]) -> list[int | None]:
         """For each field its place among the Arrow fields of a file, ``None`` for one that is not there."""
         if self is ColumnMapping.ID:
             by_id = {_read_field_id(file_field): place for place, file_field in enumerate(there)}
             return [by_id.get(_read_id(field)) for field in fields]
         by_name = {file_field.name: place for place, file_field in enumerate(there)}
-        return [by_name.get(self.physical(field)) for field in fields]
+        return [by_name.get(self.get_physical_name(field)) for field in fields]
 
-    def match(self, there: Any, kind: StructType, path: str) -> list[int | None]:  # noqa: ARG002
+    def match_nested_fields(self, there: Any, kind: StructType, path: str) -> list[int | None]:  # noqa: ARG002
         """The same for the fields of a nested column, as ``arrow_types.reshape_array`` asks."""
-        return self.locate(there, kind.fields)
+        return self.locate_fields(there, kind.fields)
 
 
-def mapping_of(metadata: Metadata) -> ColumnMapping:
+def get_column_mapping(metadata: Metadata) -> ColumnMapping:
     """The mapping of a table. ``InvalidLog`` if it is none that the protocol knows."""
     mode = metadata.configuration.get(MODE, "none").lower()
     try:
@@ -117,10 +117,12 @@ def assign_columns(metadata: Metadata) -> Metadata:
     schema = parse_schema(metadata.schema_string)
     if metadata.configuration.get(MODE, "none").lower() not in tuple(ColumnMapping):
         return metadata  # which is refused for that
-    if mapping_of(metadata) is ColumnMapping.NONE:
+    if get_column_mapping(metadata) is ColumnMapping.NONE:
         plain = _change_fields(schema, _remove_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
-    last = max([max_id(metadata), *(number for _, number in _list_column_ids(schema) if _is_id(number))])
+    last = max(
+        [get_max_column_id(metadata), *(number for _, number in _list_column_ids(schema) if _is_id(number))]
+    )
 
     def note_column(field: Field) -> Field:
         nonlocal last
@@ -149,10 +151,13 @@ def assign_columns(metadata: Metadata) -> Metadata:
 
 def has_ids_in_files(metadata: Metadata) -> bool:
     """Whether readers of files go by the ids of columns: those of the table, or those of Iceberg."""
-    return mapping_of(metadata) is ColumnMapping.ID or iceberg_version(metadata.configuration) is not None
+    return (
+        get_column_mapping(metadata) is ColumnMapping.ID
+        or iceberg_version(metadata.configuration) is not None
+    )
 
 
-def given_ids(metadata: Metadata) -> dict[int, str]:
+def collect_column_ids(metadata: Metadata) -> dict[int, str]:
     """The ids of a table's columns, each with what has it: a physical name, or a path of a nested element."""
     fields = [*parse_schema(metadata.schema_string).walk()]
     ids = {number: stored_name(field) for field in fields if _is_id(number := field.metadata.get(ID))}
@@ -262,7 +267,7 @@ def renumber_columns(before: StructType, theirs: StructType, last: int) -> tuple
     return _change_fields(theirs, assign_id), last
 
 
-def max_id(metadata: Metadata) -> int:
+def get_max_column_id(metadata: Metadata) -> int:
     """The largest id that any column of a table has had, as far as it says."""
     text = metadata.configuration.get(MAX_ID, "0")
     return int(text) if text.isdecimal() and len(text) <= _ID_DIGITS_MAX else 0
@@ -288,26 +293,26 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
                 f"the column '{field.name}' has the id {number}, which is invalid or is also the id of "
                 f"'{ids[number]}'"
             )
-        elif number > max_id(metadata):
+        elif number > get_max_column_id(metadata):
             yield (
                 f"the column '{field.name}' has the id {number}, which is greater than '{MAX_ID}' "
-                f"({max_id(metadata)})"
+                f"({get_max_column_id(metadata)})"
             )
         for path, nested in nested_ids(field).items():
             if (
                 not _is_id(nested)
                 or ids.setdefault(nested, path) != path
-                or not 0 < nested <= max_id(metadata)
+                or not 0 < nested <= get_max_column_id(metadata)
             ):
                 yield f"'{path}' has the id {nested}, which another one has, or which is beyond '{MAX_ID}'"
     yield from _find_repeated_names(schema)
 
 
-def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
+def find_forbidden_mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
     """What a writer may not do to the mapping of a table's columns, as far as it can be understood: what is
     wrong with metadata in itself is told elsewhere."""
     try:
-        old_mapping, becomes = mapping_of(before), mapping_of(after)
+        old_mapping, becomes = get_column_mapping(before), get_column_mapping(after)
         if old_mapping is ColumnMapping.NONE and becomes is ColumnMapping.NONE:
             return
         old = {field.metadata.get(ID): field for field in parse_schema(before.schema_string).walk()}
@@ -327,8 +332,8 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
         return
     for old_name, new_name in renamed_partitions(before, after):
         yield f"the table is partitioned by '{old_name}', which cannot be renamed to '{new_name}'"
-    if max_id(after) < max_id(before):
-        yield f"the property '{MAX_ID}' is {max_id(before)}, and cannot decrease"
+    if get_max_column_id(after) < get_max_column_id(before):
+        yield f"the property '{MAX_ID}' is {get_max_column_id(before)}, and cannot decrease"
     for field in new.walk():
         number = field.metadata.get(ID)
         if number in old and stored_name(old[number]) != stored_name(field):
@@ -336,7 +341,7 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
                 f"the column '{field.name}' has the physical name '{stored_name(old[number])}', which "
                 "cannot change"
             )
-        elif number not in old and isinstance(number, int) and number <= max_id(before):
+        elif number not in old and isinstance(number, int) and number <= get_max_column_id(before):
             yield f"the column '{field.name}' has the id {number}, which an earlier column had"
         nested_before = nested_ids(old[number]) if number in old else {}
         for path, nested in nested_before.items():
@@ -404,7 +409,9 @@ def _change_type(kind: Type, change: Callable[[Field], Field]) -> Type:
 
 def stored_schema(fields: Iterable[Field], mapping: ColumnMapping) -> StructType:
     """Columns as files hold them: by their physical names, with the notes that they have."""
-    return _change_fields(StructType(tuple(fields)), lambda one: replace(one, name=mapping.physical(one)))
+    return _change_fields(
+        StructType(tuple(fields)), lambda one: replace(one, name=mapping.get_physical_name(one))
+    )
 
 
 def numbered_schema(schema: StructType, note: str) -> StructType:

@@ -33,13 +33,13 @@ class IdentityColumn(NamedTuple):
     allows_explicit: bool
     """Whether rows may come with values of their own."""
 
-    def furthest(self, *marks: int | None) -> int | None:
+    def choose_furthest_mark(self, *marks: int | None) -> int | None:
         """The mark that is furthest in the direction of the numbers."""
         noted_marks = [mark for mark in marks if mark is not None]
         return None if not noted_marks else max(noted_marks) if self.step > 0 else min(noted_marks)
 
 
-def identity_of(field: Field) -> IdentityColumn | None:
+def get_identity_column(field: Field) -> IdentityColumn | None:
     """What a column notes of its numbers; ``None`` if it is no identity column."""
     notes = field.metadata
     if IDENTITY_START not in notes and IDENTITY_STEP not in notes:
@@ -55,41 +55,41 @@ def identity_of(field: Field) -> IdentityColumn | None:
     )
 
 
-def identities_of(metadata: Metadata) -> tuple[IdentityColumn, ...]:
+def list_identity_columns(metadata: Metadata) -> tuple[IdentityColumn, ...]:
     """The identity columns of a table."""
     return _parse_identities(metadata.schema_string)
 
 
 @lru_cache(maxsize=64)
 def _parse_identities(schema_string: str) -> tuple[IdentityColumn, ...]:
-    columns = map(identity_of, parse_schema(schema_string).fields)
+    columns = map(get_identity_column, parse_schema(schema_string).fields)
     return tuple(column for column in columns if column is not None)
 
 
-def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
+def set_identity_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
     """Metadata whose identity columns have got at least as far as some marks; the same, if they have."""
 
-    def mark(field: Field) -> Field:
-        identity = identity_of(field)
+    def mark_field(field: Field) -> Field:
+        identity = get_identity_column(field)
         if identity is None or field.name not in marks:
             return field
-        furthest = identity.furthest(identity.mark, marks[field.name])
+        furthest = identity.choose_furthest_mark(identity.mark, marks[field.name])
         return replace(field, metadata={**field.metadata, HIGH_WATER_MARK: furthest})
 
     schema = parse_schema(metadata.schema_string)
-    marked = StructType(tuple(map(mark, schema.fields)))
+    marked = StructType(tuple(map(mark_field, schema.fields)))
     return metadata if marked == schema else replace(metadata, schema_string=write_schema(marked))
 
 
 def keep_marks(metadata: Metadata, now: Metadata) -> Metadata:
     """Metadata of an earlier state, with the marks that the table has now: no number is given away twice."""
-    marks = {column.name: column.mark for column in identities_of(now) if column.mark is not None}
-    return with_marks(metadata, marks) if marks else metadata
+    marks = {column.name: column.mark for column in list_identity_columns(now) if column.mark is not None}
+    return set_identity_marks(metadata, marks) if marks else metadata
 
 
-def without_marks(metadata: Metadata) -> Metadata:
+def remove_identity_marks(metadata: Metadata) -> Metadata:
     """Metadata that does not tell how far numbers were given away."""
-    if not identities_of(metadata):
+    if not list_identity_columns(metadata):
         return metadata
     schema: Any = msgspec.json.decode(metadata.schema_string)
     for field in schema["fields"]:
@@ -115,17 +115,17 @@ def is_computed(field: Field) -> bool:
     return not field.metadata.keys().isdisjoint((GENERATED, IDENTITY_START, IDENTITY_STEP))
 
 
-def fills_itself(field: Field) -> bool:
+def has_generated_value(field: Field) -> bool:
     """Whether a new row may come without a column because the table gives it a value."""
     return is_computed(field) or CURRENT_DEFAULT in field.metadata
 
 
-def expressions_of(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+def list_generation_expressions(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """The generated columns of a table, each with its expression."""
     return _parse_expressions(metadata.schema_string, GENERATED)
 
 
-def defaults_of(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+def list_default_expressions(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """The columns of a table that have a default, each with its expression."""
     return _parse_expressions(metadata.schema_string, CURRENT_DEFAULT)
 
@@ -178,7 +178,7 @@ class Constraint(msgspec.Struct, frozen=True):
         return f"{kind} '{self.name}' ({self.expression})"
 
 
-def constraints_of(metadata: Metadata) -> tuple[Constraint, ...]:
+def list_constraints(metadata: Metadata) -> tuple[Constraint, ...]:
     """All constraints of a table, by name. ``MalformedAction`` if its schema cannot be understood."""
     checks = (
         Constraint(name.removeprefix(CONSTRAINTS), text)
@@ -190,9 +190,9 @@ def constraints_of(metadata: Metadata) -> tuple[Constraint, ...]:
 
 def added_constraints(before: Metadata, after: Metadata) -> tuple[Constraint, ...]:
     """The constraints that rows of a table were not checked against as long as it was as before."""
-    expressions = {constraint.expression for constraint in constraints_of(before)}
+    expressions = {constraint.expression for constraint in list_constraints(before)}
     return tuple(
-        constraint for constraint in constraints_of(after) if constraint.expression not in expressions
+        constraint for constraint in list_constraints(after) if constraint.expression not in expressions
     )
 
 

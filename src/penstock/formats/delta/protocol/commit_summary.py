@@ -16,7 +16,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.transaction import find_last_action
 
 _FileT = TypeVar("_FileT", Add, Remove)
 
@@ -28,19 +28,19 @@ _VERBS: Final = {"DELETE": "deleted", "UPDATE": "updated", "MERGE": "merged"}
 
 def describe_commit(actions: Sequence[Action]) -> str:
     """What a commit did, as the end of a sentence: ``appended 12 files to day=2026-11-14``."""
-    info = last(actions, CommitInfo)
+    info = find_last_action(actions, CommitInfo)
     operation = None if info is None else info.operation
     adds = [action for action in actions if isinstance(action, Add)]
     removes = [action for action in actions if isinstance(action, Remove)]
     phrases = [
         _describe_row_changes(_files_with_data_change(adds), _files_with_data_change(removes), operation),
         _describe_rewritten(_files_without_data_change(adds), _files_without_data_change(removes)),
-        "changed the metadata" if last(actions, Metadata) is not None else "",
-        "changed the protocol" if last(actions, Protocol) is not None else "",
-        *(f"recorded {batch(action)}" for action in actions if isinstance(action, Txn)),
+        "changed the metadata" if find_last_action(actions, Metadata) is not None else "",
+        "changed the protocol" if find_last_action(actions, Protocol) is not None else "",
+        *(f"recorded {describe_batch(action)}" for action in actions if isinstance(action, Txn)),
         *(f"wrote the domain '{action.domain}'" for action in actions if isinstance(action, DomainMetadata)),
     ]
-    return some([phrase for phrase in phrases if phrase], " and ") or "changed nothing"
+    return list_first_names([phrase for phrase in phrases if phrase], " and ") or "changed nothing"
 
 
 class FileCounts(NamedTuple):
@@ -50,7 +50,7 @@ class FileCounts(NamedTuple):
     removed: int
 
     @classmethod
-    def of(cls, commits: Iterable[Sequence[Action]]) -> FileCounts:
+    def from_commits(cls, commits: Iterable[Sequence[Action]]) -> FileCounts:
         """Of commits in their order: what came and went again is neither."""
         added: set[FileKey] = set()
         removed: set[FileKey] = set()
@@ -78,7 +78,7 @@ def format_file_count(files: int, verb: str = "") -> str:
     return f"{files} file{'' if files == 1 else 's'}{' ' if verb else ''}{verb}"
 
 
-def places(files: Iterable[Add | Remove]) -> tuple[str, ...]:
+def list_partitions(files: Iterable[Add | Remove]) -> tuple[str, ...]:
     """The partitions of files, as far as they are known: ``day=2026-11-14``."""
     values = [file.partition_values for file in files if file.partition_values]
     return tuple(
@@ -86,11 +86,11 @@ def places(files: Iterable[Add | Remove]) -> tuple[str, ...]:
     )
 
 
-def batch(txn: Txn) -> str:
+def describe_batch(txn: Txn) -> str:
     return f"batch {txn.version} of the application '{txn.app_id}'"
 
 
-def some(names: Sequence[str], before_last: str = ", ") -> str:
+def list_first_names(names: Sequence[str], before_last: str = ", ") -> str:
     """The first few of some names, and how many there are besides."""
     if len(names) > SHOWN:
         return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
@@ -123,7 +123,7 @@ def _describe_rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
 
 
 def _describe_partitions(files: Sequence[Add | Remove], verb: str) -> str:
-    partitions = some(places(files))
+    partitions = list_first_names(list_partitions(files))
     return f"{verb}{partitions}" if partitions else ""
 
 

@@ -55,14 +55,19 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.protocol.added_columns import carries, only_adds_or_renames
+from penstock.formats.delta.protocol.added_columns import has_their_changes, only_adds_or_renames_columns
 from penstock.formats.delta.protocol.column_mapping import MAX_ID
-from penstock.formats.delta.protocol.commit_summary import batch, places, some
+from penstock.formats.delta.protocol.commit_summary import describe_batch, list_first_names, list_partitions
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import binds_writers, supported_features
 from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
 from penstock.formats.delta.protocol.row_ids import ENABLED, ID_COLUMN, VERSION_COLUMN
-from penstock.formats.delta.protocol.transaction import DeltaIsolation, DeltaTransaction, WinningCommit, last
+from penstock.formats.delta.protocol.transaction import (
+    DeltaIsolation,
+    DeltaTransaction,
+    WinningCommit,
+    find_last_action,
+)
 
 HARMLESS_PROPERTIES: Final = frozenset(
     {
@@ -127,14 +132,16 @@ class DeltaConflict(msgspec.Struct, frozen=True, kw_only=True):
         if self.repeated:
             advice = "the batch is already in the table, so there is nothing to do"
         read = f"this transaction read version {self.read_version}"
-        return f"{self.clash()}; {read}; {advice} (rule {self.rule})"
+        return f"{self.describe_clash()}; {read}; {advice} (rule {self.rule})"
 
-    def clash(self, mine: str = "this transaction", winners: str = "") -> str:
+    def describe_clash(self, mine: str = "this transaction", winners: str = "") -> str:
         """What the winner did that does not go together with the transaction, which is called ``mine``;
         ``winners`` says whose version it is, where that needs to be said."""
         did = f" ({self.operation})" if self.operation else ""
-        where = f" in {some(self.partitions)}" if self.partitions else ""
-        what = _TOLD[self.rule].format(names=some(self.names), files=some(self.files) + where, mine=mine)
+        where = f" in {list_first_names(self.partitions)}" if self.partitions else ""
+        what = _TOLD[self.rule].format(
+            names=list_first_names(self.names), files=list_first_names(self.files) + where, mine=mine
+        )
         return f"version {self.winner}{winners}{did} {what}"
 
 
@@ -154,7 +161,9 @@ _TOLD: Final = {
 }
 
 
-def rebase(winners: Iterable[WinningCommit], mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
+def rebase_transaction(
+    winners: Iterable[WinningCommit], mine: DeltaTransaction
+) -> RebasedTransaction | DeltaConflict:
     """The transaction on top of all winners, which come in the order of their versions, or a conflict.
 
     What is rebased is checked like any other commit before it is ratified: the table may have become one
@@ -180,7 +189,10 @@ def check_winner(winner: WinningCommit, mine: DeltaTransaction) -> RebasedTransa
 
 def _rebase_on_winner(winner: WinningCommit, mine: DeltaTransaction) -> DeltaTransaction:
     """The transaction with the winner's protocol and metadata, later than the winner."""
-    protocol, metadata = last(winner.actions, Protocol), last(winner.actions, Metadata)
+    protocol, metadata = (
+        find_last_action(winner.actions, Protocol),
+        find_last_action(winner.actions, Metadata),
+    )
     return msgspec.structs.replace(
         mine,
         protocol=protocol or mine.protocol,
@@ -194,10 +206,10 @@ def _move_timestamp_later(winner: WinningCommit, actions: tuple[Action, ...]) ->
     if info is None or info.in_commit_timestamp is None:
         return actions
     earliest = info.in_commit_timestamp + 1
-    own = last(actions, CommitInfo)
+    own = find_last_action(actions, CommitInfo)
     if own is None:
-        return (CommitInfo().at(earliest), *actions)
-    later = own.at(max(own.in_commit_timestamp or 0, earliest))
+        return (CommitInfo().with_timestamp(earliest), *actions)
+    later = own.with_timestamp(max(own.in_commit_timestamp or 0, earliest))
     return tuple(later if action is own else action for action in actions)
 
 
@@ -205,7 +217,7 @@ def _move_timestamp_later(winner: WinningCommit, actions: tuple[Action, ...]) ->
 
 
 def _check_takeover(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
-    new_protocol = last(mine.actions, Protocol)
+    new_protocol = find_last_action(mine.actions, Protocol)
     if new_protocol is None or MANAGED_COMMITS not in supported_features(new_protocol) - supported_features(
         mine.protocol
     ):
@@ -214,14 +226,14 @@ def _check_takeover(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConfl
 
 
 def _check_protocol(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
-    theirs = last(winner.actions, Protocol)
+    theirs = find_last_action(winner.actions, Protocol)
     if theirs is None:
         return None
     before, after = supported_features(mine.protocol), supported_features(theirs)
     changed = tuple(sorted(before ^ after)) or (
         f"versions {theirs.min_reader_version} and {theirs.min_writer_version}",
     )
-    new_protocol = last(mine.actions, Protocol)
+    new_protocol = find_last_action(mine.actions, Protocol)
     if new_protocol is not None and not _is_covered_by(new_protocol, theirs):
         return _make_conflict(DeltaConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
     own = frozenset() if new_protocol is None else supported_features(new_protocol)
@@ -241,11 +253,11 @@ def _is_covered_by(required: Protocol, theirs: Protocol) -> bool:
 
 
 def _check_metadata(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
-    theirs = last(winner.actions, Metadata)
+    theirs = find_last_action(winner.actions, Metadata)
     if theirs is None:
         return None
-    changed, new_metadata = _list_differences(mine.metadata, theirs), last(mine.actions, Metadata)
-    is_carried = new_metadata is not None and carries(mine.metadata, new_metadata, theirs)
+    changed, new_metadata = _list_differences(mine.metadata, theirs), find_last_action(mine.actions, Metadata)
+    is_carried = new_metadata is not None and has_their_changes(mine.metadata, new_metadata, theirs)
     if new_metadata is not None and not (is_carried and _is_harmless(mine.metadata, theirs)):
         return _make_conflict(
             DeltaConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
@@ -259,13 +271,13 @@ def _is_harmless(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by harmless properties, new columns, wider types and new names alone."""
     unset = before.configuration.keys() - after.configuration.keys()
     changed = set(_list_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
-    return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
+    return changed <= {_SCHEMA} and only_adds_or_renames_columns(before.schema_string, after.schema_string)
 
 
 def _is_only_adding(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by new columns and new names alone, if at all."""
     changed = set(_list_differences(before, after)) - {MAX_ID}
-    return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
+    return changed <= {_SCHEMA} and only_adds_or_renames_columns(before.schema_string, after.schema_string)
 
 
 def _check_domains(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
@@ -287,7 +299,7 @@ def _check_applications(winner: WinningCommit, mine: DeltaTransaction) -> DeltaC
     both = sorted(theirs.keys() & (ours.keys() | mine.reads.applications))
     if not both:
         return None
-    names = tuple(batch(theirs[name]) for name in both)
+    names = tuple(describe_batch(theirs[name]) for name in both)
     repeated = bool(ours) and all(name in theirs and theirs[name].version >= ours[name] for name in ours)
     return _make_conflict(
         DeltaConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated
@@ -298,7 +310,7 @@ def _check_appends(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConfli
     if mine.isolation is DeltaIsolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
-    new_metadata = last(mine.actions, Metadata)
+    new_metadata = find_last_action(mine.actions, Metadata)
     changes_metadata = new_metadata is not None and not _is_only_adding(mine.metadata, new_metadata)
     if blind and mine.isolation is DeltaIsolation.WRITE_SERIALIZABLE and not changes_metadata:
         return None
@@ -363,7 +375,7 @@ def _make_file_conflict(
     if not clash:
         return None
     files = tuple(sorted({file.key.path for file in clash}))
-    return _make_conflict(kind, rule, winner, mine, files=files, partitions=places(clash))
+    return _make_conflict(kind, rule, winner, mine, files=files, partitions=list_partitions(clash))
 
 
 def _make_conflict(

@@ -18,7 +18,7 @@ from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
 from penstock.formats.delta.protocol.features import (
     FeatureRefusal,
-    in_use,
+    select_features_in_use,
     supported_features,
     unlisted_features,
     with_features,
@@ -26,10 +26,10 @@ from penstock.formats.delta.protocol.features import (
 from penstock.formats.delta.protocol.properties import MATERIALIZE_PARTITIONS, MATERIALIZED_PARTITIONS
 
 
-def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
+def align_protocol_and_metadata(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
     """A protocol that has what the metadata enables, and the metadata without marks that are not in force.
 
-    ``disagreements`` are left: nothing is listed that Penstock would then not write.
+    ``find_disagreements`` are left: nothing is listed that Penstock would then not write.
     """
     metadata = _drop_marks(
         metadata, unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)
@@ -42,9 +42,9 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
     ), metadata
 
 
-def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
+def find_disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
     """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
-    _, metadata = agree(protocol, metadata)
+    _, metadata = align_protocol_and_metadata(protocol, metadata)
     for name in sorted(unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)):
         names = ", ".join(f"'{key}'" for key in _properties_of_feature(name, metadata))
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
@@ -58,7 +58,7 @@ def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRef
 def _find_unwritten_features(metadata: Metadata) -> frozenset[str]:
     """The features that a table makes use of and does not get: Penstock would not write it with them, or its
     rows may not satisfy them."""
-    used = (FEATURES[name] for name in in_use(metadata))
+    used = (FEATURES[name] for name in select_features_in_use(metadata))
     never = {feature.name for feature in FEATURES.values() if feature.writing is FeatureSupport.NEVER}
     return frozenset(
         never

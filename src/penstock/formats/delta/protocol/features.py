@@ -52,16 +52,16 @@ def enabled_features(metadata: Metadata) -> frozenset[str]:
     Delta Spark opens no table that lists features and lacks one of these. Of a feature that had a preview
     only the final name is told. ``MalformedAction`` if the schema cannot be understood.
     """
-    return with_required(_features_in_use(metadata, binding=False))
+    return add_required_features(_features_in_use(metadata, binding=False))
 
 
-def with_required(names: Set[str]) -> frozenset[str]:
+def add_required_features(names: Set[str]) -> frozenset[str]:
     """Features with those that they require."""
     features = (FEATURES[name] for name in names if name in FEATURES)
     return frozenset(names).union(*(feature.requires for feature in features))
 
 
-def in_use(metadata: Metadata) -> frozenset[str]:
+def select_features_in_use(metadata: Metadata) -> frozenset[str]:
     """Those of the features that a table makes use of, as ``FeatureSupport.UNUSED`` means it, whether it
     lists them or not. Raises as ``enabled_features``."""
     return _features_in_use(metadata, binding=True)
@@ -106,7 +106,9 @@ def oldest_protocol(protocol: Protocol) -> Protocol:
     return _VERSION_2 if features <= BASIC else protocol
 
 
-def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[FeatureRefusal, ...]:
+def find_unreadable_features(
+    protocol: Protocol, metadata: Metadata | None = None
+) -> tuple[FeatureRefusal, ...]:
     """What keeps Penstock from reading such a table: nothing, if all of it is understood.
 
     Without metadata, a feature counts as made use of.
@@ -123,9 +125,9 @@ def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Fe
     )
 
 
-def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, ...]:
+def find_unwritable_features(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, ...]:
     """What keeps Penstock from ratifying commits to such a table. What is unreadable is unwritable too."""
-    refusals = unreadable(protocol, metadata)
+    refusals = find_unreadable_features(protocol, metadata)
     if protocol.min_writer_version > WRITER_FEATURES_VERSION:
         return (*refusals, _newer_version_refusal("writer", protocol.min_writer_version))
     names = supported_features(protocol) - {refusal.feature for refusal in refusals}
@@ -217,7 +219,7 @@ def _list_unsupported_features(
     never = {name for name in names if support(name) is FeatureSupport.NEVER}
     unless_used = {name for name in names if support(name) is FeatureSupport.UNUSED}
     if unless_used and metadata is not None:
-        unless_used &= in_use(metadata)
+        unless_used &= select_features_in_use(metadata)
     return sorted(never | unless_used)
 
 
@@ -245,7 +247,7 @@ def _features_in_use(metadata: Metadata, *, binding: bool) -> frozenset[str]:
         for feature, values in _find_features_of_property(key)
         if not (binding and feature.marks_alone_bind) and (not values or value.lower() in values)
     )
-    names = _found_in_columns(metadata.schema_string, binding).union(by_properties)
+    names = _find_features_in_columns(metadata.schema_string, binding).union(by_properties)
     return names if binding else frozenset(name for name in names if not _has_final_name(name))
 
 
@@ -261,7 +263,7 @@ def _find_features_of_property(key: str) -> tuple[tuple[Feature, tuple[str, ...]
 
 
 @lru_cache(maxsize=128)
-def _found_in_columns(schema_string: str, binding: bool) -> frozenset[str]:
+def _find_features_in_columns(schema_string: str, binding: bool) -> frozenset[str]:
     """Cached, because a busy table asks for the same schema with every commit."""
     schema = parse_schema(schema_string)
     return frozenset(

@@ -18,8 +18,8 @@ from penstock.formats.delta.protocol.column_mapping import (
     ID,
     MODE,
     ColumnMapping,
+    get_column_mapping,
     has_nested_ids,
-    mapping_of,
     nested_ids,
     nested_paths,
 )
@@ -83,7 +83,7 @@ def _find_faults(metadata: Metadata) -> Iterator[str]:
     version, name = versions[0], f"'{ICEBERG_COMPAT[versions[0]]}'"
     for other in versions[1:]:
         yield f"{name} and '{ICEBERG_COMPAT[other]}' are never both true"
-    if mapping_of(metadata) is ColumnMapping.NONE:
+    if get_column_mapping(metadata) is ColumnMapping.NONE:
         yield f"{name} needs mapped columns: set '{MODE}' to 'name'"
     if version < WITH_ROW_TRACKING and is_on(properties, DELETION_VECTORS):
         yield f"{name} needs files without deletion vectors: set '{DELETION_VECTORS}' to 'false'"
@@ -95,7 +95,7 @@ def _find_faults(metadata: Metadata) -> Iterator[str]:
         default = field.metadata.get(CURRENT_DEFAULT)
         if version >= WITH_ROW_TRACKING and isinstance(default, str) and not _LITERAL.fullmatch(default):
             yield f"{name} allows literals as defaults alone, and that of '{field.name}' is {default}"
-    if has_nested_ids(metadata) and mapping_of(metadata) is not ColumnMapping.NONE:
+    if has_nested_ids(metadata) and get_column_mapping(metadata) is not ColumnMapping.NONE:
         for field in schema.walk():
             if missing := [path for path in nested_paths(field) if path not in nested_ids(field)]:
                 yield f"{name} needs an id for '{missing[0]}' of the column '{field.name}'"

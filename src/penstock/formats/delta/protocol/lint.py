@@ -29,7 +29,11 @@ from penstock.formats.delta.protocol.actions import (
     Txn,
 )
 from penstock.formats.delta.protocol.clones import clone_sources
-from penstock.formats.delta.protocol.clustering import CLUSTERING, lacking_statistics, parse_clustering
+from penstock.formats.delta.protocol.clustering import (
+    CLUSTERING,
+    find_columns_without_statistics,
+    parse_clustering,
+)
 from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
 from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.feature_table import (
@@ -40,10 +44,10 @@ from penstock.formats.delta.protocol.feature_table import (
 )
 from penstock.formats.delta.protocol.features import (
     enabled_features,
+    find_unwritable_features,
     protocol_faults,
     supported_features,
     unlisted_features,
-    unwritable,
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_files import ExpectedFiles, Fault, Lookup, Numbered, file_faults
@@ -229,7 +233,7 @@ def _check_protocol(commit: _LintedCommit) -> Iterator[Fault]:
     if commit.before.is_writable and not commit.changes_table:
         return
     had = frozenset() if commit.before.protocol is None else supported_features(commit.before.protocol)
-    for refusal in unwritable(commit.protocol, commit.metadata):
+    for refusal in find_unwritable_features(commit.protocol, commit.metadata):
         # What the table had already was put to use by the metadata, if by anything in this commit.
         came_with_protocol = refusal.feature not in had or not commit.metadata_line
         yield commit.protocol_line if came_with_protocol else commit.metadata_line, f"the feature {refusal}"
@@ -352,7 +356,7 @@ def _check_clustering(commit: _LintedCommit) -> Iterator[Fault]:
         if domain.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
             columns = parse_clustering(domain.configuration)
     for line, add in commit.list_actions(Add) if columns else ():
-        for path in lacking_statistics(add, columns):
+        for path in find_columns_without_statistics(add, columns):
             name = ".".join(path)
             yield line, f"the table is clustered by '{name}', but 'stats' has no 'nullCount' of that column"
 

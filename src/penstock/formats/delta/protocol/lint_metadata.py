@@ -76,7 +76,7 @@ def _read_mapping_settings(metadata: Metadata) -> tuple[str | None, ...]:
     return metadata.schema_string, properties.get(MODE), properties.get(MAX_ID)
 
 
-def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
+def find_unsupported_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
     """Columns with which rows of a table could not be read, or not be written, and why: by their names.
 
     Raises ``MalformedAction`` if the schema cannot be understood.
@@ -190,21 +190,21 @@ def _check_boolean(name: str, value: str) -> str | None:
 
 
 def _make_number_check(least: int, most: int) -> _Judge:
-    def judge(name: str, value: str) -> str | None:
+    def check_number(name: str, value: str) -> str | None:
         if re.fullmatch(r"-?[0-9]{1,19}", value) and least <= int(value) <= most:
             return None
         return f"the property '{name}' must be a number from {least} to {most}, got {value[:60]!r}"
 
-    return judge
+    return check_number
 
 
 def _make_choice_check(*words: str) -> _Judge:
-    def judge(name: str, value: str) -> str | None:
+    def check_choice(name: str, value: str) -> str | None:
         if value.lower() in words:
             return None
         return f"the property '{name}' must be one of {', '.join(words)}, got {value[:60]!r}"
 
-    return judge
+    return check_choice
 
 
 def _check_duration(name: str, value: str) -> str | None:

@@ -122,7 +122,7 @@ def parse_name(name: str) -> LogName | None:
     return ChecksumName(version) if match["checksum"] else CommitName(version)
 
 
-def before_version(version: int) -> str:
+def make_text_before_version(version: int) -> str:
     """A text that sorts before all names of a version, and behind those of the versions before it."""
     return f"{LOG}{version:020}"
 

@@ -7,7 +7,12 @@ from functools import lru_cache
 
 from penstock.errors import InvalidRequest, MalformedAction
 from penstock.formats.delta.protocol.column_mapping import stored_name
-from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, Outcomes, outcomes, partition_known
+from penstock.formats.delta.protocol.predicate_outcomes import (
+    KnownValue,
+    Outcomes,
+    evaluate_predicate,
+    partition_known,
+)
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, Predicate, list_columns
@@ -43,7 +48,7 @@ def partition_part(where: str, schema_string: str, partition_columns: Sequence[s
     return write_predicate(parts[0] if len(parts) == 1 else And(tuple(parts)))
 
 
-def condition_outcomes(where: str, schema_string: str, values: Mapping[str, str | None]) -> Outcomes:
+def evaluate_condition(where: str, schema_string: str, values: Mapping[str, str | None]) -> Outcomes:
     """What a condition comes to for files with partition values, as the log spells these.
 
     It may come to anything if a value is missing or cannot be understood, or if the schema has no such
@@ -73,7 +78,7 @@ def _find_outcomes(where: str, schema_string: str, values: tuple[tuple[str, str 
             return partition_known(column.kind, texts[stored])
         return KnownValue(may_be_nan=column.kind in {"float", "double"})
 
-    return outcomes(predicate, known_value)
+    return evaluate_predicate(predicate, known_value)
 
 
 @lru_cache(maxsize=256)

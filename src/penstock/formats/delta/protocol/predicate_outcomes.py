@@ -59,17 +59,20 @@ class KnownValue(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds are the one value that there is."""
 
 
-def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Outcomes:
+def evaluate_predicate(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Outcomes:
     """What a condition may come to, by what is known of each column. May name too much, never too little."""
     match predicate:
         case And():
-            return reduce(both, (outcomes(part, known) for part in predicate.parts))
+            return reduce(join_outcomes, (evaluate_predicate(part, known) for part in predicate.parts))
         case Or():
             return _negate_outcomes(
-                reduce(both, (_negate_outcomes(outcomes(part, known)) for part in predicate.parts))
+                reduce(
+                    join_outcomes,
+                    (_negate_outcomes(evaluate_predicate(part, known)) for part in predicate.parts),
+                )
             )
         case Not():
-            return _negate_outcomes(outcomes(predicate.inner, known))
+            return _negate_outcomes(evaluate_predicate(predicate.inner, known))
         case IsNull():
             of = known(predicate.column)
             return _make_outcomes((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
@@ -84,7 +87,7 @@ def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Out
                 (None, of.may_be_null),
             )
         case Like():
-            return _like_outcomes(known(predicate.column), predicate)
+            return _evaluate_like(known(predicate.column), predicate)
 
 
 def partition_known(kind: Type, text: str | None) -> KnownValue:
@@ -166,7 +169,7 @@ def _compare_bounds(known_value: KnownValue, operator: str, value: Any) -> Outco
     return frozenset(compare(sign, 0) for sign, possible in signs if possible)
 
 
-def _like_outcomes(known_value: KnownValue, like: Like) -> Outcomes:
+def _evaluate_like(known_value: KnownValue, like: Like) -> Outcomes:
     if known_value.is_exact:
         return _make_outcomes((like.matches(known_value.low), True))
     prefix, size = like.prefix, len(like.prefix)
@@ -188,7 +191,7 @@ def _like_outcomes(known_value: KnownValue, like: Like) -> Outcomes:
     return by_value | {None} if known_value.may_be_null else by_value
 
 
-def both(outcomes: Outcomes, other: Outcomes) -> Outcomes:
+def join_outcomes(outcomes: Outcomes, other: Outcomes) -> Outcomes:
     """What two conditions joined by ``and`` may come to."""
     return frozenset(
         False if False in pair else None if None in pair else True for pair in product(outcomes, other)

@@ -53,7 +53,7 @@ def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {**needed, **properties}
 
 
-def materializes_partitions(properties: Mapping[str, str]) -> bool:
+def materializes_partition_columns(properties: Mapping[str, str]) -> bool:
     """Whether files hold the columns that their table is partitioned by."""
     return (
         iceberg_version(properties) is not None

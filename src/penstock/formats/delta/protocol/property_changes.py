@@ -20,9 +20,9 @@ from penstock.formats.delta.protocol.column_mapping import (
     MODE,
     ColumnMapping,
     assign_columns,
+    get_column_mapping,
     has_nested_ids,
     map_columns,
-    mapping_of,
 )
 from penstock.formats.delta.protocol.column_rules import CONSTRAINTS, Constraint
 from penstock.formats.delta.protocol.feature_table import FEATURES
@@ -75,7 +75,7 @@ def set_properties(metadata: Metadata, properties: Mapping[str, str]) -> Metadat
     changed = replace(metadata, configuration=name_row_columns(configuration))
     _check_feed(changed)
     mode = changed.configuration.get(MODE, "").lower()
-    if mode == ColumnMapping.NAME and mapping_of(metadata) is ColumnMapping.NONE:
+    if mode == ColumnMapping.NAME and get_column_mapping(metadata) is ColumnMapping.NONE:
         changed = map_columns(changed)
     return assign_columns(changed) if has_nested_ids(changed) and mode else changed
 

@@ -80,7 +80,7 @@ def has_row_tracking(metadata: Metadata) -> bool:
     return is_on(metadata.configuration, ENABLED)
 
 
-def row_columns_of(metadata: Metadata) -> RowTrackingColumns | None:
+def get_row_tracking_columns(metadata: Metadata) -> RowTrackingColumns | None:
     """Where files of the table keep ids of rows that were in other files; ``None`` if rows are not tracked.
 
     Also ``None`` for a table that lacks the names: then nothing can be materialized.
@@ -136,7 +136,7 @@ def is_high_water_mark(action: Action | None) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
-def row_ids_of(file: Add | Remove) -> FileRowIds | None:
+def get_row_ids(file: Add | Remove) -> FileRowIds | None:
     """What the log says of a file; ``None`` if it has no ids."""
     if file.base_row_id is None or file.default_row_commit_version is None:
         return None
@@ -148,10 +148,10 @@ def without_row_ids(add: Add) -> Add:
     return msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None)
 
 
-def ids_by_path(actions: Iterable[Action]) -> dict[str, FileRowIds]:
+def collect_row_ids(actions: Iterable[Action]) -> dict[str, FileRowIds]:
     """The ids of files, by their decoded paths, as far as the log says any."""
     files = (action for action in actions if isinstance(action, Add | Remove))
-    return {file.key.path: ids for file in files if (ids := row_ids_of(file)) is not None}
+    return {file.key.path: ids for file in files if (ids := get_row_ids(file)) is not None}
 
 
 def count_rows(add: Add) -> int | None:
@@ -169,7 +169,7 @@ class RowIdCounter:
         self._version, self.highest = version, highest
         self._before = highest
 
-    def take(self, add: Add) -> FileRowIds:
+    def assign_row_ids(self, add: Add) -> FileRowIds:
         """The ids of a file that was never in the table."""
         ids = FileRowIds(self.highest + 1, self._version)
         self.highest += count_rows(add) or 0
@@ -187,8 +187,8 @@ def number_files(actions: Iterable[Action], counter: RowIdCounter) -> list[Actio
     """Actions of a commit in which every file that is added has ids: those that it has, else new ones."""
     numbered: list[Action] = []
     for action in actions:
-        if isinstance(action, Add) and row_ids_of(action) is None:
-            ids = counter.take(action)
+        if isinstance(action, Add) and get_row_ids(action) is None:
+            ids = counter.assign_row_ids(action)
             action = msgspec.structs.replace(
                 action, base_row_id=ids.base, default_row_commit_version=ids.version
             )

@@ -22,11 +22,11 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.column_rules import added_constraints
-from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
+from penstock.formats.delta.protocol.partition_conditions import evaluate_condition
 from penstock.formats.delta.protocol.predicate_outcomes import (
     Outcomes,
-    both,
     is_same_value,
+    join_outcomes,
     may_be_same_value,
 )
 from penstock.formats.rows.schema import Field, parse_schema
@@ -66,21 +66,25 @@ class PartitionRegion(msgspec.Struct, frozen=True):
     """A time without a zone may be any time, as to somebody who must not miss a file. Otherwise it is UTC, as
     it is when rows are read."""
 
-    def holds(self, values: Values) -> bool:
+    def may_hold_file(self, values: Values) -> bool:
         """Whether a file with these partition values may be in one of them."""
         return any(True in outcome for outcome in self._list_outcomes(values))
 
     def is_decided(self, values: Values) -> bool:
         """Whether there is no doubt that such a file is in one of them, or in none."""
-        return not self.holds(values) or any(outcome == _TRUE for outcome in self._list_outcomes(values))
+        return not self.may_hold_file(values) or any(
+            outcome == _TRUE for outcome in self._list_outcomes(values)
+        )
 
     def _list_outcomes(self, values: Values) -> Iterator[Outcomes]:
         """Of each whether the file's values are among the given, and its condition is true for them."""
-        columns = _columns_by_name(self.schema_string)
+        columns = _index_columns(self.schema_string)
         for partition in self.partitions:
             result = self._match_partitions(partition, values, columns)
             if partition.where is not None and True in result:
-                result = both(result, condition_outcomes(partition.where, self.schema_string, values))
+                result = join_outcomes(
+                    result, evaluate_condition(partition.where, self.schema_string, values)
+                )
             yield result
 
     def _match_partitions(
@@ -94,7 +98,7 @@ class PartitionRegion(msgspec.Struct, frozen=True):
             if stored in values:
                 kind = column.type if column is not None and isinstance(column.type, str) else ""
                 each = {self._is_same(kind, values[stored], value) for value in partition_values}
-                result = both(result, _TRUE if True in each else _DOUBT if None in each else _FALSE)
+                result = join_outcomes(result, _TRUE if True in each else _DOUBT if None in each else _FALSE)
         return result
 
     def _is_same(self, kind: str, one: str | None, other: str | None) -> bool | None:
@@ -123,7 +127,7 @@ class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
     def reads_all(self) -> bool:
         """Whether it counts as having read the whole table, as whoever changes the partitioning does, or adds
         a constraint that all rows satisfy, or a column that takes no nulls any more."""
-        new_metadata = last(self.actions, Metadata)
+        new_metadata = find_last_action(self.actions, Metadata)
         if self.reads.whole_table or new_metadata is None:
             return self.reads.whole_table
         old_metadata = self.metadata
@@ -147,7 +151,7 @@ class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
         if values is None:
             return bool(self.reads.partitions)
         region = PartitionRegion(self.metadata.schema_string, self.reads.partitions, doubts_zones=True)
-        return region.holds(values)
+        return region.may_hold_file(values)
 
 
 class WinningCommit(msgspec.Struct, frozen=True):
@@ -158,7 +162,7 @@ class WinningCommit(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> CommitInfo | None:
-        return last(self.actions, CommitInfo)
+        return find_last_action(self.actions, CommitInfo)
 
     @property
     def is_blind_append(self) -> bool:
@@ -170,7 +174,7 @@ class WinningCommit(msgspec.Struct, frozen=True):
 _Kind = TypeVar("_Kind", bound=Action)
 
 
-def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
+def find_last_action(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
     """The last action of a kind, of those that a commit has one of."""
     kinds = [action for action in actions if isinstance(action, kind)]
     return kinds[-1] if kinds else None
@@ -180,7 +184,7 @@ def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
     """Whether a table is partitioned by other columns, and not just by their other names."""
     old_columns, becomes = (
         [
-            _find_stored_column(_columns_by_name(metadata.schema_string), name)
+            _find_stored_column(_index_columns(metadata.schema_string), name)
             for name in metadata.partition_columns
         ]
         for metadata in (before, after)
@@ -192,10 +196,10 @@ def _is_narrowed(before: Metadata, after: Metadata) -> bool:
     """Whether a column that could be null cannot any more."""
     old_fields = {
         stored_name(column): column
-        for column in _columns_by_name(before.schema_string).values()
+        for column in _index_columns(before.schema_string).values()
         if column.nullable
     }
-    becomes = _columns_by_name(after.schema_string).values()
+    becomes = _index_columns(after.schema_string).values()
     return any(not field.nullable and stored_name(field) in old_fields for field in becomes)
 
 
@@ -209,7 +213,7 @@ _DOUBT: Final[Outcomes] = frozenset({True, False})
 
 
 @lru_cache(maxsize=64)
-def _columns_by_name(schema_string: str) -> Mapping[str, Field]:
+def _index_columns(schema_string: str) -> Mapping[str, Field]:
     """The columns of a table by their names."""
     return {field.name: field for field in parse_schema(schema_string).fields}
 
@@ -249,7 +253,7 @@ def table_isolation(metadata: Metadata | None) -> DeltaIsolation:
     )
 
 
-def isolation_for(
+def choose_isolation(
     table: DeltaIsolation, actions: Iterable[Action], *, operation_changes_data: bool
 ) -> DeltaIsolation:
     """The level for a transaction with these actions on a table with this level.

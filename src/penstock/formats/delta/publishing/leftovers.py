@@ -59,7 +59,7 @@ class DeltaNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Data files with other names than writers give, of versions that an erase has ended."""
 
 
-def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedFile]:
+def judge_files(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedFile]:
     """The fate of every file that is judged at all, from a listing of all that lies below the table's root,
     in the order of names.
 

@@ -13,10 +13,10 @@ from threading import Lock
 from typing import Final
 
 from penstock.errors import OutcomeUnknown
-from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, Read, held_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, Read, read_commit_record
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.log_writer import batches, bytes_of
+from penstock.formats.delta.publishing.log_writer import group_versions, read_ratified_commits
 from penstock.formats.delta.publishing.prefetch_reader import read_ahead
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
@@ -35,16 +35,18 @@ class LineFiles:
         self._places, self._read = places, read
         self._seen = _LineFileNames(NAMES_MAX)
 
-    def have(self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]) -> dict[int, str]:
+    def provide_files(
+        self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]
+    ) -> dict[int, str]:
         """Have a file for each of some versions of a line, and give their names below the table's root.
 
         ``InvalidLog`` if one has other bytes than were ratified, or can be made of nothing that is there.
         """
-        names = {version: entry.name(version) for version, entry in entries}
+        names = {version: entry.get_staged_path(version) for version, entry in entries}
         missing = [entry for entry in entries if (content.location, names[entry[0]]) not in self._seen]
         if len(missing) >= LISTED_FROM:
             missing = self._find_unlisted_versions(content.location, missing)
-        for some in batches(missing):
+        for some in group_versions(missing):
             names |= self._ensure_files(content, some)
         return names
 
@@ -55,13 +57,17 @@ class LineFiles:
         place = self._places.open_place(location)
         folders: dict[str, list[tuple[int, BranchLogEntry]]] = {}
         for version, entry in entries:
-            folders.setdefault(entry.name(version).rpartition("/")[0] + "/", []).append((version, entry))
+            folders.setdefault(entry.get_staged_path(version).rpartition("/")[0] + "/", []).append(
+                (version, entry)
+            )
         sizes: dict[str, int] = {}
         for folder, some in folders.items():
             first, last = f"{folder}{some[0][0]:020}", f"{folder}{some[-1][0] + 1:020}"
             sizes.update((entry.key, entry.size) for entry in place.list(folder, first, last))
-        listed_entries = [entry for entry in entries if sizes.get(entry[1].name(entry[0])) == entry[1].size]
-        self._seen.add((location, entry.name(version)) for version, entry in listed_entries)
+        listed_entries = [
+            entry for entry in entries if sizes.get(entry[1].get_staged_path(entry[0])) == entry[1].size
+        ]
+        self._seen.add_names((location, entry.get_staged_path(version)) for version, entry in listed_entries)
         listed_versions = {version for version, _ in listed_entries}
         return [entry for entry in entries if entry[0] not in listed_versions]
 
@@ -74,9 +80,14 @@ class LineFiles:
         held: list[tuple[int, BranchLogEntry]] = []
         staged: list[tuple[int, BranchLogEntry]] = []
         for line_entry in entries:
-            (staged if held_of(line_entry[1], self._read).head is None else held).append(line_entry)
-        names = {version: entry.name(version) for version, entry in entries}
-        items = [(names[byte.version], byte.data) for byte in bytes_of(place, content, held, self._read)]
+            (staged if read_commit_record(line_entry[1], self._read).head is None else held).append(
+                line_entry
+            )
+        names = {version: entry.get_staged_path(version) for version, entry in entries}
+        items = [
+            (names[byte.version], byte.data)
+            for byte in read_ratified_commits(place, content, held, self._read)
+        ]
         try:
             created = place.create_each(items)
         except OutcomeUnknown:  # doing it twice does no harm
@@ -95,7 +106,7 @@ class LineFiles:
                     name=names[version],
                 )
             names[version] = str(CommitName(version))
-        self._seen.add((content.location, name) for name in names.values())
+        self._seen.add_names((content.location, name) for name in names.values())
         return names
 
 
@@ -110,7 +121,7 @@ class _LineFileNames:
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def add(self, some: Iterable[tuple[str, str]]) -> None:
+    def add_names(self, some: Iterable[tuple[str, str]]) -> None:
         with self._lock:
             for entry in some:
                 self._names[entry] = None

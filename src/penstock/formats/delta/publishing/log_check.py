@@ -6,9 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from penstock.errors import OutOfSync
-from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.log_writer import newest_after
+from penstock.formats.delta.publishing.log_writer import find_newest_version_after
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.sync import SyncCheck, SyncState, out_of_sync
 from penstock.model.keys import Key
@@ -59,15 +59,18 @@ class LogCheck(SyncCheck[DeltaTable]):
 
     def _compare_with_storage(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:
-            return SyncState(-1, newest_after(self._places.open_place(location), -1))
-        line = line_of(content)
+            return SyncState(-1, find_newest_version_after(self._places.open_place(location), -1))
+        line = decode_branch_log(content)
         if line.phase is not OwnershipPhase.OWNED:
-            return SyncState(line.fork)  # whose it is, its log has yet to tell, or has told
-        if line.published >= line.fork:
-            return SyncState(line.fork, newest_after(self._places.open_place(location), line.fork))
-        comparison = self._publisher.compare(content)
+            return SyncState(line.fork_version)  # whose it is, its log has yet to tell, or has told
+        if line.published >= line.fork_version:
+            return SyncState(
+                line.fork_version,
+                find_newest_version_after(self._places.open_place(location), line.fork_version),
+            )
+        comparison = self._publisher.compare_log(content)
         other = -1 if comparison.problem is None else int(comparison.problem.details["version"])
-        return SyncState(line.fork, comparison.beyond, other)
+        return SyncState(line.fork_version, comparison.beyond, other)
 
 
 def log_out_of_sync(key: Key, location: str, state: SyncState) -> OutOfSync:

@@ -7,8 +7,8 @@ come to the place, of this lake or of nobody. Its versions have the same names.
 from __future__ import annotations
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.branch_log import line_of
-from penstock.formats.delta.branch_log.ownership import TableOwner, owner_of
+from penstock.formats.delta.branch_log.branch_log import decode_branch_log
+from penstock.formats.delta.branch_log.ownership import TableOwner, find_owner
 from penstock.formats.delta.errors import (
     ForeignCommit,
     InvalidLog,
@@ -28,7 +28,7 @@ def check_named(place: Place, content: DeltaTable) -> None:
     That is the newest version that the line takes from the log; where it was cleaned up, the newest of all.
     ``ForeignCommit`` if it is that of another table, ``InvalidLog`` if it is gone or cannot be read.
     """
-    published = line_of(content).published
+    published = decode_branch_log(content).published
     try:
         try:
             owner = named_owner(place, published if published >= 0 else None)
@@ -45,9 +45,9 @@ def check_named(place: Place, content: DeltaTable) -> None:
 
 
 def named_owner(place: Place, version: int | None = None) -> TableOwner | None:
-    """The owner that a version of a log names, or its newest. Raises as ``load_snapshot``, ``owner_of``."""
+    """The owner that a version of a log names, or its newest. Raises as ``load_snapshot``, ``find_owner``."""
     snapshot = load_snapshot(PlaceFiles(place), version)
-    return owner_of(snapshot.protocol, snapshot.metadata, place.url)
+    return find_owner(snapshot.protocol, snapshot.metadata, place.url)
 
 
 def _log_gone_error(content: DeltaTable) -> PenstockError:

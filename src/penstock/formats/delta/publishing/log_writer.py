@@ -24,9 +24,9 @@ from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.formats.delta.branch_log.branch_log import (
     BranchLogEntry,
     Read,
-    held_of,
+    decode_branch_log,
     is_named_after,
-    line_of,
+    read_commit_record,
 )
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import (
@@ -68,23 +68,23 @@ class LogListing(NamedTuple):
     """The newest version of the log that is newer than all that the line has; -1 if there is none."""
 
 
-def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LogListing:
+def inspect_log(place: Place, content: DeltaTable, read: Read, check: Check) -> LogListing:
     """How far a table's log is published, by looking at it. Of versions that the line does not have, only
     ``beyond`` tells.
 
     ``check`` is asked where no version tells that the log is the table's. Raises what that does, and
     ``InvalidLog`` if bytes that are needed to compare are gone.
     """
-    line = line_of(content)
-    listed = _list_log(place, line.published, line.fork)
+    line = decode_branch_log(content)
+    listed = _list_log(place, line.published, line.fork_version)
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
         if listed.is_past and not _is_published(place, line.published):
-            return LogListing(line.fork, beyond=listed.newest)
+            return LogListing(line.fork_version, beyond=listed.newest)
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
         return LogListing(line.published, beyond=listed.newest)
-    entries = [entry for entry in line.since(line.published, read) if entry[0] in listed.commits]
+    entries = [entry for entry in line.read_entries_after(line.published, read) if entry[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
     if sizes_fit and _find_foreign_version(place, content, entries[-1:], read) is None:
@@ -95,11 +95,13 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LogList
     # The first file of a log tells that those before it were right only if it is right itself.
     is_first = other == entries[0][0]
     return LogListing(
-        line.published if is_first else min(end, other - 1), foreign(content, other), listed.newest
+        line.published if is_first else min(end, other - 1),
+        foreign_commit_error(content, other),
+        listed.newest,
     )
 
 
-def newest_after(place: Place, version: int) -> int:
+def find_newest_version_after(place: Place, version: int) -> int:
     """The newest version of a log that is newer than a given one; -1 if there is none. One request."""
     return _list_log(place, version, version).newest
 
@@ -119,11 +121,11 @@ def publish_versions(
     is not what was ratified, ``InvalidLog`` if bytes to be published are gone, ``Unavailable`` if storage
     does not answer. What was published before stays so.
     """
-    line = line_of(content)
+    line = decode_branch_log(content)
     at, fruitless = max(start, line.published), 0
-    while at < (goal := min(goal, line.fork)):
-        entries = islice(line.since(at, read), goal - at)
-        batch = _take_readable(bytes_of(place, content, next(batches(entries)), read))
+    while at < (goal := min(goal, line.fork_version)):
+        entries = islice(line.read_entries_after(at, read), goal - at)
+        batch = _take_readable(read_ratified_commits(place, content, next(group_versions(entries)), read))
         items = [
             (str(CommitName(ratified_commit.version)), ratified_commit.data) for ratified_commit in batch
         ]
@@ -150,14 +152,14 @@ class RatifiedCommit(NamedTuple):
     data: bytes
 
 
-def bytes_of(
+def read_ratified_commits(
     place: Place, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]], read: Read
 ) -> Iterator[RatifiedCommit]:
     """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
     read_ahead(entries, read)
-    heads = [held_of(entry, read).head for _, entry in entries]
+    heads = [read_commit_record(entry, read).head for _, entry in entries]
     names = [
-        entry.name(version) if head is None else entry.body
+        entry.get_staged_path(version) if head is None else entry.body
         for (version, entry), head in zip(entries, heads, strict=True)
     ]
     files = place.read(name for name in names if name)
@@ -188,7 +190,9 @@ def _take_readable(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     return ratified_commits
 
 
-def batches(entries: Iterable[tuple[int, BranchLogEntry]]) -> Iterator[list[tuple[int, BranchLogEntry]]]:
+def group_versions(
+    entries: Iterable[tuple[int, BranchLogEntry]],
+) -> Iterator[list[tuple[int, BranchLogEntry]]]:
     """Versions in a row, as many at a time as are held in memory."""
     batch: list[tuple[int, BranchLogEntry]] = []
     size = 0
@@ -219,7 +223,7 @@ def _count_same(place: Place, content: DeltaTable, ratified_commits: Sequence[Ra
         if data is None:
             return count
         if data != ratified_commit.data:
-            raise foreign(content, ratified_commit.version)
+            raise foreign_commit_error(content, ratified_commit.version)
     return len(ratified_commits)
 
 
@@ -227,9 +231,9 @@ def _find_foreign_version(
     place: Place, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]], read: Read
 ) -> int | None:
     """The first of some published versions whose file is not what was ratified."""
-    for some in batches(entries):
+    for some in group_versions(entries):
         try:
-            _count_same(place, content, list(bytes_of(place, content, some, read)))
+            _count_same(place, content, list(read_ratified_commits(place, content, some, read)))
         except ForeignCommit as problem:
             return int(problem.details["version"])
     return None
@@ -275,7 +279,7 @@ def _end_of_run(versions: dict[int, int]) -> int:
     return next(version for version in range(first, first + len(versions) + 1) if version not in versions) - 1
 
 
-def foreign(content: DeltaTable, version: int) -> ForeignCommit:
+def foreign_commit_error(content: DeltaTable, version: int) -> ForeignCommit:
     """The alarm: somebody who does not ask the owner writes to a managed table."""
     name = str(CommitName(version))
     return ForeignCommit(

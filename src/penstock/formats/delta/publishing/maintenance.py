@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.branch_log import Read, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import Read, decode_branch_log, read_table_definition
 from penstock.formats.delta.log.checksum import write_checksum
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.log_files import PlaceFiles
@@ -45,7 +45,7 @@ TABLES_MAX: Final = 10_000
 logger = logging.getLogger("penstock")
 
 
-def checkpoint(place: Place, version: int, now_ms: int) -> WrittenCheckpoint | None:
+def make_checkpoint(place: Place, version: int, now_ms: int) -> WrittenCheckpoint | None:
     """Make a checkpoint, and a checksum, of a published version; ``None`` if there is one already.
 
     Raises as ``load_snapshot`` and ``write_checkpoint``.
@@ -89,7 +89,7 @@ class CheckpointMaintenance:
         """Those that somebody waits for."""
         self._is_closing = self._is_closed = False
 
-    def after_publish(self, key: Key, content: DeltaTable, published: int) -> None:
+    def schedule_maintenance(self, key: Key, content: DeltaTable, published: int) -> None:
         """A table's log is published up to a version now. Quick: what follows happens in the background."""
         if content.id is None:
             return
@@ -171,7 +171,7 @@ class CheckpointMaintenance:
                 self._changed.wait(wait_s)
 
     def _maintain_table(self, wish: _LatestPublished, table: _TableUpkeep) -> None:
-        declared = declared_of(line_of(wish.content), self._read)
+        declared = read_table_definition(decode_branch_log(wish.content), self._read)
         metadata = parse_action(declared.metadata)
         interval = checkpoint_interval(metadata.configuration if isinstance(metadata, Metadata) else {})
         if wish.published - table.checkpoint < interval:
@@ -181,7 +181,7 @@ class CheckpointMaintenance:
         found_checkpoint = find_segment(PlaceFiles(place)).checkpoint
         table.checkpoint = -1 if found_checkpoint is None else found_checkpoint.version
         if wish.published - table.checkpoint >= interval:
-            checkpoint(place, wish.published, self._clock() // 1000)
+            make_checkpoint(place, wish.published, self._clock() // 1000)
             table.checkpoint = wish.published
             place.tidy(self._clock() - GRACE_MS * 1000)
 

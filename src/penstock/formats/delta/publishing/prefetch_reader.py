@@ -20,7 +20,7 @@ class PrefetchReader:
     def __call__(self, data: ObjectId) -> bytes:
         return self._read(data)
 
-    def ahead(self, ids: Collection[ObjectId]) -> None:
+    def prefetch_objects(self, ids: Collection[ObjectId]) -> None:
         """Only a hint: what is missing afterwards is read, or found missing, when it is asked for."""
         if self._fetch is not None and len(ids) > 1:
             self._fetch(ids)
@@ -29,4 +29,4 @@ class PrefetchReader:
 def read_ahead(entries: Iterable[tuple[int, BranchLogEntry]], read: Read) -> None:
     """Have in memory what the kernel holds of some versions, where there is a way."""
     if isinstance(read, PrefetchReader):
-        read.ahead({entry.held for _, entry in entries if entry.held is not None})
+        read.prefetch_objects({entry.held for _, entry in entries if entry.held is not None})

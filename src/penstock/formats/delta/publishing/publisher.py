@@ -18,14 +18,19 @@ from uuid import UUID
 
 from penstock.errors import AdministratorError, PenstockError
 from penstock.formats.delta import metrics
-from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, Read, line_of
-from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
+from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, Read, decode_branch_log
+from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, read_line_owner
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.log_ownership import check_named, named_owner
-from penstock.formats.delta.publishing.log_writer import LogListing, bytes_of, look, publish_versions
+from penstock.formats.delta.publishing.log_writer import (
+    LogListing,
+    inspect_log,
+    publish_versions,
+    read_ratified_commits,
+)
 from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
 from penstock.formats.publisher import BackgroundPublisher, JobId, PublisherProfile, TableBacklog
 from penstock.kernel.leases import Leases
@@ -103,8 +108,8 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     ``read`` reads kernel objects, ``fetch`` brings several of them into memory at once. ``leases`` keep
     processes apart on storage that does not do it itself; without, such storage is for one process only.
-    Without ``background``, tables are only published by ``publish`` and ``wait``, in the caller's thread.
-    ``has_table`` says whether the default branch has a table now.
+    Without ``background``, tables are only published by ``publish_line`` and ``wait_for_version``, in the
+    caller's thread. ``has_table`` says whether the default branch has a table now.
     """
 
     def __init__(
@@ -140,13 +145,13 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def check_owned(self, content: DeltaTable) -> None:
         """``ManagedElsewhere`` unless a table belongs to the lake that is published for."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         if self._identity is None or line.phase is OwnershipPhase.RELEASED:
             return
         if line.declared in self._owned:
             return
-        owner = owner_of_line(line, self._read, content.location)
-        if self._identity.owns(owner):
+        owner = read_line_owner(line, self._read, content.location)
+        if self._identity.is_owner(owner):
             self._owned = {line.declared, *(self._owned if len(self._owned) < OWNED_MAX else ())}
         else:
             raise ManagedElsewhere(
@@ -164,7 +169,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
     def table_committed(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """Schedule the publication of a newer line of a table. Quick, and never raises."""
         try:
-            line = line_of(content)
+            line = decode_branch_log(content)
         except PenstockError as problem:
             logger.error("'%s' is not published: %s", key, problem)
             return
@@ -185,14 +190,14 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
                 return  # those who land one after the other may come here in any order
             if own and line.latest <= progress.published:
                 self._remember_published(
-                    task.id, line.fork
+                    task.id, line.fork_version
                 )  # the branch was set back, and has other versions now
-            if is_default and line.fork <= progress.published:
+            if is_default and line.fork_version <= progress.published:
                 self.discard_finished_tasks(task.id, self._is_published)
             else:
                 self.add_task(task, retry_alarm=False)
 
-    def wait(self, table_id: UUID, version: int, timeout_s: float) -> bool:
+    def wait_for_version(self, table_id: UUID, version: int, timeout_s: float) -> bool:
         """Until a version is published, for at most so long; whether it is.
 
         Does not wait for what an administrator must mend.
@@ -203,23 +208,23 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
                 self.publish_here(task, timeout_s)
         return self.wait_for(id, lambda _: self._log_progress(id).published >= version, timeout_s)
 
-    def look(self, content: DeltaTable) -> int:
+    def inspect_log(self, content: DeltaTable) -> int:
         """How far the log of a table of the lake is published, by what is there now; nothing is written.
 
         ``ForeignCommit`` if a file is not what was ratified: ``published`` tells how far it is right before
-        that. ``ManagedElsewhere`` for a table of another lake. Raises else as ``publish``.
+        that. ``ManagedElsewhere`` for a table of another lake. Raises else as ``publish_line``.
         """
         self.check_owned(content)
-        return self._find_published_version(content, line_of(content).fork)
+        return self._find_published_version(content, decode_branch_log(content).fork_version)
 
-    def publish(self, content: DeltaTable, version: int | None = None) -> int:
+    def publish_line(self, content: DeltaTable, version: int | None = None) -> int:
         """Publish a line now, in this thread, or only up to a version; say how far its log is published.
 
         Raises ``ForeignCommit``, ``InvalidLog``, ``Denied`` or ``Unavailable`` if it cannot be, and
         ``ManagedElsewhere`` for a table of another lake.
         """
         self.check_owned(content)
-        line, id = line_of(content), JobId(_get_table_id(content), b"")  # noqa: A001
+        line, id = decode_branch_log(content), JobId(_get_table_id(content), b"")  # noqa: A001
         with self.wait_for_job(id) as job:
             before = self._log_progress(id).published
             try:
@@ -240,34 +245,42 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             self._add_follow_up(PublishTask(key, content, line), before)
         return published
 
-    def materialise(self, content: DeltaTable, after: int = -1, last: int | None = None) -> dict[int, str]:
+    def provide_files(self, content: DeltaTable, after: int = -1, last: int | None = None) -> dict[int, str]:
         """Have a file for every version of a line after one, up to another, and give their names below the
         table's root.
 
-        Published ones that the line has forgotten are left out. Raises as ``publish``.
+        Published ones that the line has forgotten are left out. Raises as ``publish_line``.
         """
-        line = line_of(content)
+        line = decode_branch_log(content)
         end = line.latest if last is None else last
-        entries = list(takewhile(lambda one: one[0] <= end, line.since(after, self._read)))
+        entries = list(takewhile(lambda one: one[0] <= end, line.read_entries_after(after, self._read)))
         published = line.published
         if any(not entry.line for _, entry in entries):
             with suppress(ForeignCommit):  # of a log that is another's no file is named
                 published = self._find_published_version(content, published)
         in_log = [version for version, entry in entries if not entry.line and version <= published]
         names = {version: str(CommitName(version)) for version in in_log}
-        return names | self._files.have(content, [entry for entry in entries if entry[0] not in names])
+        return names | self._files.provide_files(
+            content, [entry for entry in entries if entry[0] not in names]
+        )
 
     def read_held(
         self, content: DeltaTable, after: int, last: int
     ) -> tuple[dict[int, str], dict[int, bytes]]:
         """The names of the files of versions after one, up to another, and the bytes that they hold or would
         hold: for readers where no file can be written. Raises ``InvalidLog`` if bytes are gone."""
-        entries = list(takewhile(lambda one: one[0] <= last, line_of(content).since(after, self._read)))
-        names = {version: entry.name(version) for version, entry in entries}
-        ratified_commits = bytes_of(self._places.open_place(content.location), content, entries, self._read)
+        entries = list(
+            takewhile(
+                lambda one: one[0] <= last, decode_branch_log(content).read_entries_after(after, self._read)
+            )
+        )
+        names = {version: entry.get_staged_path(version) for version, entry in entries}
+        ratified_commits = read_ratified_commits(
+            self._places.open_place(content.location), content, entries, self._read
+        )
         return names, {ratified_commit.version: ratified_commit.data for ratified_commit in ratified_commits}
 
-    def problem(self, table_id: UUID) -> PenstockError | None:
+    def get_problem(self, table_id: UUID) -> PenstockError | None:
         """Why a table is not published, as far as is known here."""
         return self.find_problem(JobId(table_id, b""))
 
@@ -305,7 +318,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _write_own(self, task: PublishTask) -> None:
         before = self._log_progress(task.id).published
-        self.materialise(task.content, max(before, task.line.fork))
+        self.provide_files(task.content, max(before, task.line.fork_version))
         with self.changed:
             if self._log_progress(task.id).published == before:  # else the branch was set back meanwhile
                 self._remember_published(task.id, task.line.latest)
@@ -340,7 +353,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             return None
         published = max(self._log_progress(task.id).published, task.line.published)
         try:
-            oldest = task.line.at(published + 1, self._read)
+            oldest = task.line.find_entry(published + 1, self._read)
         except PenstockError:  # the store is away, and the newest is all that is known
             oldest = None
         timestamp_ms = task.line.timestamp_ms if oldest is None else oldest.timestamp_ms
@@ -348,9 +361,9 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             key=task.key,
             id=task.id.table,
             location=task.location,
-            versions=task.line.fork - published,
+            versions=task.line.fork_version - published,
             published=published,
-            latest=task.line.fork,
+            latest=task.line.fork_version,
             since_us=timestamp_ms * 1000,
             problem=problem,
         )
@@ -363,8 +376,8 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _publish_in_turn(self, id: JobId, content: DeltaTable, version: int | None = None) -> int:  # noqa: A002
         """In the table's turn."""
-        place, line = self._places.open_place(content.location), line_of(content)
-        goal = line.fork if version is None else min(version, line.fork)
+        place, line = self._places.open_place(content.location), decode_branch_log(content)
+        goal = line.fork_version if version is None else min(version, line.fork_version)
         progress = self._log_progress(id)
         published = max(progress.published, line.published)
         try:
@@ -393,19 +406,21 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _find_published_version(self, content: DeltaTable, goal: int) -> int:
         """How far a log is published now. A file that is not what was ratified is raised before the goal."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         published = max(self.published_version(_get_table_id(content)), line.published)
-        if published >= line.fork:
+        if published >= line.fork_version:
             return published
-        comparison = self.compare(content)
+        comparison = self.compare_log(content)
         published = max(self.published_version(_get_table_id(content)), line.published)
         if comparison.problem is not None and published < goal:
             raise comparison.problem
         return published
 
-    def compare(self, content: DeltaTable) -> LogListing:
+    def compare_log(self, content: DeltaTable) -> LogListing:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
-        log_state = look(self._places.open_place(content.location), content, self._read, self._check_named)
+        log_state = inspect_log(
+            self._places.open_place(content.location), content, self._read, self._check_named
+        )
         with self.changed:
             self._record_published(JobId(_get_table_id(content), b""), log_state.published)
             if log_state.problem is not None:
@@ -434,7 +449,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _check_named(self, place: Place, content: DeltaTable) -> None:
         """What a log names, matters once it is known for whom it is published. A promise is not named yet."""
-        if self._identity is None or line_of(content).phase is OwnershipPhase.ADOPTING:
+        if self._identity is None or decode_branch_log(content).phase is OwnershipPhase.ADOPTING:
             return
         try:
             check_named(place, content)
@@ -444,12 +459,12 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
 
     def _is_resynced(self, place: Place, content: DeltaTable) -> bool:
         """Whether the very version that comes next names a log anew: a resync made another table of it."""
-        line = line_of(content)
-        entry = line.at(line.published + 1, self._read)
+        line = decode_branch_log(content)
+        entry = line.find_entry(line.published + 1, self._read)
         owner = named_owner(place, line.published)
-        if entry is None or self._identity is None or not self._identity.owns(owner):
+        if entry is None or self._identity is None or not self._identity.is_owner(owner):
             return False
-        (ratified_commit,) = bytes_of(place, content, [(line.published + 1, entry)], self._read)
+        (ratified_commit,) = read_ratified_commits(place, content, [(line.published + 1, entry)], self._read)
         first = parse_action(ratified_commit.data.partition(b"\n")[0])
         return isinstance(first, CommitInfo) and first.operation == RESYNC
 
@@ -460,7 +475,7 @@ class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
             return self._known.get(id, LogProgress())
 
     def _is_published(self, task: PublishTask) -> bool:
-        return self._log_progress(task.id).published >= task.line.fork
+        return self._log_progress(task.id).published >= task.line.fork_version
 
     def _remember_published(self, id: JobId, published: int, seen_s: float | None = None) -> None:  # noqa: A002
         with self.changed:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLogEntry, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLogEntry, Read, decode_branch_log
 from penstock.formats.delta.log.cleanup import GRACE_MS, LogCleanupPlan
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
@@ -40,13 +40,15 @@ class UniqueLogEntries:
         self._runs: set[ObjectId] = set()
         self._told: set[bytes] = set()
 
-    def unseen(self, content: DeltaTable) -> Iterator[tuple[int, BranchLogEntry]]:
+    def find_unseen_entries(self, content: DeltaTable) -> Iterator[tuple[int, BranchLogEntry]]:
         """Those of one more content that were not told before, with their versions."""
-        line = line_of(content)
+        line = decode_branch_log(content)
         runs = tuple(run for run in line.runs if run.id not in self._runs)
         self._runs.update(run.id for run in runs)
         # Of a run all entries count, also those that this very line reads from the log: another may not.
-        for version, entry in msgspec.structs.replace(line, published=-1, runs=runs).since(-1, self._read):
+        for version, entry in msgspec.structs.replace(line, published=-1, runs=runs).read_entries_after(
+            -1, self._read
+        ):
             key = version.to_bytes(8, "big") + entry.uuid + entry.line
             if key not in self._told:
                 self._told.add(key)
@@ -62,14 +64,14 @@ def needed_files(contents: Iterable[DeltaTable], read: Read) -> set[str]:
     return {
         name
         for content in contents
-        for version, entry in entries.unseen(content)
+        for version, entry in entries.find_unseen_entries(content)
         for name in side_files(version, entry)
     }
 
 
 def side_files(version: int, entry: BranchLogEntry) -> tuple[str, ...]:
     """The files beside the log that one version needs."""
-    own = (entry.name(version),) if entry.line else ()
+    own = (entry.get_staged_path(version),) if entry.line else ()
     return (*own, entry.body) if entry.body else own
 
 

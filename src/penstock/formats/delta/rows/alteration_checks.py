@@ -33,4 +33,4 @@ def check_constraint(
             constraint=constraint.name,
         ) from None
     for batch in read(list(checks.columns) or None):
-        checks.check(batch)
+        checks.check_rows(batch)

@@ -20,8 +20,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, Remove
 from penstock.formats.delta.rows.file_addresses import name_inside
-from penstock.formats.delta.rows.footer_bytes import tail
-from penstock.formats.delta.rows.vectors import deleted_rows
+from penstock.formats.delta.rows.footer_bytes import read_footer_bytes
+from penstock.formats.delta.rows.vectors import read_deleted_bitmap
 from penstock.formats.rows.arrow_types import pa, pc, pq
 from penstock.storage.places import Place
 
@@ -53,7 +53,7 @@ class BitmapWords(msgspec.Struct, frozen=True):
     """How many rows it names."""
 
     @classmethod
-    def of(cls, bitmap: bytes | bytearray) -> BitmapWords:
+    def from_bitmap(cls, bitmap: bytes | bytearray) -> BitmapWords:
         """Those of a bitmap of whole words."""
         held = array("q", bytes(bitmap))
         if byteorder == "big":
@@ -64,7 +64,7 @@ class BitmapWords(msgspec.Struct, frozen=True):
         return cls(numbers.cast(pa.int64()), everything.take(numbers), rows)
 
     @classmethod
-    def among(cls, numbers: Any, words: Any) -> BitmapWords:
+    def from_numbered_words(cls, numbers: Any, words: Any) -> BitmapWords:
         """Words with their numbers, of which none is zero."""
         return cls(numbers, words, sum((word & _WORD_MASK).bit_count() for word in words.to_pylist()))
 
@@ -80,19 +80,19 @@ class BitmapWords(msgspec.Struct, frozen=True):
             bitmap.byteswap()
         return int.from_bytes(bitmap.tobytes(), "little")
 
-    def without(self, other: BitmapWords) -> BitmapWords:
+    def subtract_rows(self, other: BitmapWords) -> BitmapWords:
         """The rows that only this one names."""
         theirs = dict(zip(other.numbers.to_pylist(), other.words.to_pylist(), strict=True))
         pairs = zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True)
         remaining = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
         numbers, words = ([pair[at] for pair in remaining if pair[1]] for at in (0, 1))
-        return BitmapWords.among(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
+        return BitmapWords.from_numbered_words(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
 
 
-NONE: Final = BitmapWords.of(b"")
+NONE: Final = BitmapWords.from_bitmap(b"")
 
 
-def with_deleted(place: Place, files: Iterable[File]) -> Iterator[tuple[File, BitmapWords | None]]:
+def read_deletion_vectors(place: Place, files: Iterable[File]) -> Iterator[tuple[File, BitmapWords | None]]:
     """Files, in their order, with the rows that their deletion vectors name; ``None`` if they have none.
 
     Several vectors are read at once. ``InvalidLog`` if one is missing, or is not what the log says.
@@ -116,7 +116,7 @@ class WordBudget:
     def __init__(self, place: Place) -> None:
         self._place, self._words = place, 0
 
-    def take(self, words: BitmapWords) -> None:
+    def spend_words(self, words: BitmapWords) -> None:
         """``InvalidRequest`` if these are too many, together with those before."""
         self._words += len(words.words)
         if self._words > WORDS_MAX:
@@ -132,12 +132,12 @@ class WordBudget:
 def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> BitmapWords:
     try:
         count = count_rows(place, file)
-        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place))
+        found = read_deleted_bitmap(vector, count, place.read_range, lambda path: name_inside(path, place))
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
         ) from None
-    return BitmapWords.of(found)
+    return BitmapWords.from_bitmap(found)
 
 
 def count_rows(place: Place, file: Add | Remove) -> int:
@@ -150,7 +150,7 @@ def count_rows(place: Place, file: Add | Remove) -> int:
     if isinstance(noted, int) and noted >= 0:
         return noted
     name = name_inside(file.path, place)
-    footer = tail(place, name, place.size(name) or 0)
+    footer = read_footer_bytes(place, name, place.size(name) or 0)
     if footer is None:
         raise ValueError("there is no such file")
     return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)

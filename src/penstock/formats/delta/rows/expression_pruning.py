@@ -14,9 +14,9 @@ from operator import and_
 from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
 from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, partition_known
-from penstock.formats.delta.rows.pruning import read_stats, stats_known
+from penstock.formats.delta.rows.pruning import read_known_value, read_stats
 from penstock.formats.rows.arrow_types import allow_nulls, find_arrow_type, pa, pc
 from penstock.formats.rows.predicates import Column
 from penstock.formats.rows.schema import Field, parse_schema
@@ -58,9 +58,9 @@ class _FileFacts:
         schema = parse_schema(metadata.schema_string)
         named = schema.fields if columns is None else tuple(filter(None, map(schema.field, columns)))
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
-        self._mapping = mapping_of(metadata)
+        self._mapping = get_column_mapping(metadata)
         self.fields = tuple(field for field in named if field.type in _COMPARABLE)
-        self.schema = pa.schema([(field.name, _arrow_type_of(field)) for field in named])
+        self.schema = pa.schema([(field.name, _get_arrow_type(field)) for field in named])
 
     def make_expression(self, file: Add) -> Any:
         """What is true of all rows of a file; ``None`` if nothing is known."""
@@ -69,15 +69,15 @@ class _FileFacts:
         return reduce(and_, conditions) if conditions else None
 
     def _make_conditions(self, field: Field, file: Add, stats: dict[str, Any]) -> Iterator[Any]:
-        name = self._mapping.physical(field)
+        name = self._mapping.get_physical_name(field)
         if field.name.lower() in self._partitions:
             known_value = partition_known(field.type, file.partition_values.get(name))
         else:
-            known_value = stats_known(Column((field,)), [name], stats)
-        yield from _conditions_of_value(field, known_value)
+            known_value = read_known_value(Column((field,)), [name], stats)
+        yield from _make_value_conditions(field, known_value)
 
 
-def _conditions_of_value(field: Field, known: KnownValue) -> Iterator[Any]:
+def _make_value_conditions(field: Field, known: KnownValue) -> Iterator[Any]:
     column = pc.field(field.name)
     if not known.may_be_value:
         yield column.is_null()
@@ -86,11 +86,11 @@ def _conditions_of_value(field: Field, known: KnownValue) -> Iterator[Any]:
         if bound is None:
             continue
         try:
-            is_inside = compare(pa.scalar(bound, _arrow_type_of(field)))
+            is_inside = compare(pa.scalar(bound, _get_arrow_type(field)))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             continue
         yield is_inside | column.is_null() if known.may_be_null else is_inside
 
 
-def _arrow_type_of(field: Field) -> Any:
+def _get_arrow_type(field: Field) -> Any:
     return find_arrow_type(allow_nulls(field.type), field.name)

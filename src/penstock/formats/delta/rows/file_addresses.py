@@ -19,7 +19,7 @@ from penstock.storage.places import Place, Places
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
-def table_place(places: Places, location: str, configuration: dict[str, str]) -> Place:
+def open_table_place(places: Places, location: str, configuration: dict[str, str]) -> Place:
     """Where the files of a table of a lake are read; of a clone, also those of the tables that it was cloned
     from."""
     place, sources = places.open_place(location), clone_sources(configuration)

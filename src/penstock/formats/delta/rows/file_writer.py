@@ -32,15 +32,15 @@ from penstock.formats.delta.protocol.column_mapping import (
     ID,
     PARQUET_ID,
     ColumnMapping,
-    mapping_of,
+    get_column_mapping,
     nested_ids,
     stored_schema,
 )
 from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
-from penstock.formats.delta.protocol.features import in_use
+from penstock.formats.delta.protocol.features import select_features_in_use
 from penstock.formats.delta.protocol.iceberg_compat import row_column_note
-from penstock.formats.delta.protocol.properties import materializes_partitions
-from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.protocol.properties import materializes_partition_columns
+from penstock.formats.delta.protocol.row_ids import get_row_tracking_columns
 from penstock.formats.delta.rows.filled_columns import ColumnFiller, IdentityNumberSource
 from penstock.formats.delta.rows.row_checks import RowChecks, check_columns, conform_batch
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
@@ -122,8 +122,8 @@ def write_files(
         check_columns(reader.schema, files.schema)
     with files:
         for batch in _split_batches(reader):
-            files.write(batch if fill is None else fill.fill(batch), are_checked=are_checked)
-        added = files.finish()
+            files.write_rows(batch if fill is None else fill.fill_columns(batch), are_checked=are_checked)
+        added = files.finish_files()
     return [action for action in added if isinstance(action, Add)]
 
 
@@ -170,39 +170,39 @@ class DataFileWriter:
         """The columns that rows have."""
         return self._target.schema
 
-    def write(self, batch: Any, *, are_checked: bool = False) -> None:
+    def write_rows(self, batch: Any, *, are_checked: bool = False) -> None:
         """Write rows. Raises as ``write_files``; rows that were in the table ``are_checked`` already."""
         for piece in _split_batches([batch]):
             fitting = conform_batch(piece, self._target.schema)
             if self._checks is not None and not are_checked:
-                self._checks.check(fitting)
-            self._add(fitting)
+                self._checks.check_rows(fitting)
+            self._add_rows(fitting)
 
-    def check(self, rows: Any) -> None:
+    def check_constraints(self, rows: Any) -> None:
         """``InvalidRequest`` if a constraint of the table is not true for a row."""
         if self._checks is not None:
-            self._checks.check(rows)
+            self._checks.check_rows(rows)
 
-    def finish(self) -> Sequence[Add | Cdc]:
+    def finish_files(self) -> Sequence[Add | Cdc]:
         """Finish all files, and return the actions that would make them part of the table."""
         while self._waiting:
-            self._waiting.popitem()[1].finish()
+            self._waiting.popitem()[1].finish_file()
         return self._target.added
 
-    def _add(self, rows: Any) -> None:
-        for values, part in self._target.partitions(rows):
+    def _add_rows(self, rows: Any) -> None:
+        for values, part in self._target.split_by_partition(rows):
             file = self._waiting.get(values) or _OpenFile(self._target, values)
             self._waiting[values] = file
-            file.add(part)
+            file.add_rows(part)
             if file.written_bytes >= self._target_file_bytes:
-                self._waiting.pop(values).finish()
+                self._waiting.pop(values).finish_file()
         if sum(file.waiting_bytes for file in self._waiting.values()) > self._waiting_max_bytes:
             _finish_down_to(self._waiting_max_bytes // 2, self._waiting)
 
 
 def check_features(metadata: Metadata) -> None:
     """``UnsupportedFeature`` if a writer of rows would have to do more for the table than Penstock does."""
-    for name in sorted(in_use(metadata)):
+    for name in sorted(select_features_in_use(metadata)):
         feature = FEATURES[name]
         if feature.writing is not FeatureSupport.ALWAYS:
             raise UnsupportedFeature(
@@ -257,7 +257,7 @@ class _Target:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._prefix += CHANGES_FOLDER if is_feed else ""
         check_features(metadata)
-        row_columns = (row_columns_of(metadata) if with_row_ids else None) or ()
+        row_columns = (get_row_tracking_columns(metadata) if with_row_ids else None) or ()
         beside = tuple(
             Field(name=name, type="long", nullable=True, metadata=row_column_note(metadata, is_id=not place))
             for place, name in enumerate(row_columns)
@@ -271,11 +271,11 @@ class _Target:
         data_fields = [field for field in own.fields if field.name not in names]
         if not data_fields:
             raise InvalidRequest("the table has no columns besides its partition columns")
-        self._has_partitions = materializes_partitions(metadata.configuration)
+        self._has_partitions = materializes_partition_columns(metadata.configuration)
         if self._has_partitions:
             data_fields += self._partition_fields
         loose = [replace(field, type=allow_nulls(field.type), nullable=True) for field in data_fields]
-        self.mapping = mapping_of(metadata)
+        self.mapping = get_column_mapping(metadata)
         self.stored = (*stored_schema(loose, self.mapping).fields, *beside)
         self.file_schema = make_arrow_schema((*loose, *(replace(field, nullable=True) for field in beside)))
         self.parquet_schema = self.file_schema
@@ -285,7 +285,7 @@ class _Target:
         self.added: list[Add | Cdc] = []
         self.names: list[str] = []
 
-    def partitions(self, batch: Any) -> Iterator[tuple[tuple[str | None, ...], Any]]:
+    def split_by_partition(self, batch: Any) -> Iterator[tuple[tuple[str | None, ...], Any]]:
         """The rows of each partition, as its files hold them."""
         if not batch.num_rows:
             return
@@ -318,27 +318,27 @@ class _Target:
         if self.mapping is ColumnMapping.NONE:
             return table
         arrays = [
-            reshape_array(
-                column.combine_chunks(), field.type, _positions_of_renamed_fields, _as_is, field.name
-            )
+            reshape_array(column.combine_chunks(), field.type, _locate_renamed_fields, _as_is, field.name)
             for column, field in zip(table.columns, self.stored, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.parquet_schema)
 
-    def create(self, values: tuple[str | None, ...], encoded: _SpooledBytes, statistics: Statistics) -> None:
+    def create_file(
+        self, values: tuple[str | None, ...], encoded: _SpooledBytes, statistics: Statistics
+    ) -> None:
         """Write a file, durably, and note its action."""
         named = dict(zip([field.name for field in self._partition_fields], values, strict=True))
-        stored = map(self.mapping.physical, self._partition_fields)
+        stored = map(self.mapping.get_physical_name, self._partition_fields)
         noted: Values = dict(zip(stored, values, strict=True))
         folder = f"{partition_folder(named)}/" if named else ""
         kind = "cdc" if self._is_feed else "part"
         name = f"{self._prefix}{folder}{kind}-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
         self.names.append(name)
         try:
-            self._store(name, encoded)
+            self._store_file(name, encoded)
         except OutcomeUnknown:
             # Nobody else has the name: if a file is there now, it is this one.
-            self._store(name, encoded)
+            self._store_file(name, encoded)
         path = quote(name, safe="/=")
         if self._is_feed:
             self.added.append(Cdc(path=path, partition_values=noted, size=encoded.size, data_change=False))
@@ -350,11 +350,11 @@ class _Target:
                 size=encoded.size,
                 modification_time=time.time_ns() // 1_000_000,
                 data_change=True,
-                stats=statistics.json(),
+                stats=statistics.encode_stats(),
             )
         )
 
-    def _store(self, name: str, encoded: _SpooledBytes) -> None:
+    def _store_file(self, name: str, encoded: _SpooledBytes) -> None:
         if encoded.size <= PIECE_BYTES:
             self.place.create(name, encoded.read_all())
         else:
@@ -384,18 +384,18 @@ class _OpenFile:
         """How much of it is in memory."""
         return self._rows_bytes + (self._encoded.size if self._encoded.is_held else 0)
 
-    def add(self, rows: Any) -> None:
+    def add_rows(self, rows: Any) -> None:
         self._rows.append(rows)
         self._rows_bytes += rows.nbytes
         if self._rows_bytes >= GROUP_BYTES:
-            self._encode()
+            self._encode_row_group()
 
-    def finish(self) -> None:
+    def finish_file(self) -> None:
         try:
             if self._rows:
-                self._encode()
+                self._encode_row_group()
             self._writer.close()
-            self._target.create(self._values, self._encoded, self._statistics)
+            self._target.create_file(self._values, self._encoded, self._statistics)
         finally:
             self.discard()
 
@@ -404,7 +404,7 @@ class _OpenFile:
         self._rows = []
         self._encoded.discard()
 
-    def _encode(self) -> None:
+    def _encode_row_group(self) -> None:
         """Write what waits as a row group."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -417,7 +417,7 @@ class _OpenFile:
             )
         table = pa.Table.from_batches(self._rows, self._target.file_schema).combine_chunks()
         for batch in table.to_batches():
-            self._statistics.add(batch)
+            self._statistics.add_batch(batch)
         self._writer.write_table(self._target.as_stored(table), row_group_size=max(1, table.num_rows))
         self._rows, self._rows_bytes = [], 0
 
@@ -445,7 +445,7 @@ class _SpooledBytes:
         if self._file is not None:
             with _name_full_disk():
                 if self.is_held and self.size + count > self._held_max_bytes:
-                    self._spill()
+                    self._spill_to_disk()
                 self._file.write(data)
             self.size += count
         return count
@@ -471,7 +471,7 @@ class _SpooledBytes:
             with suppress(OSError):  # there may be no room for what it has not written yet
                 file.close()
 
-    def _spill(self) -> None:
+    def _spill_to_disk(self) -> None:
         held, self._file, self.is_held = self._file, TemporaryFile(), False  # noqa: SIM115 - see discard
         self._file.write(held.getbuffer())
 
@@ -487,7 +487,7 @@ def _name_full_disk() -> Iterator[None]:
         raise storage_full_error(where, problem, "or set TMPDIR, then try again", path=where) from None
 
 
-def _positions_of_renamed_fields(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
+def _locate_renamed_fields(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
     """Where the parts of a struct are that differ from what they become by their names alone."""
     return range(len(kind.fields))
 
@@ -512,7 +512,7 @@ def _field_with_id(field: Field) -> Any:
 def _numbered_type(kind: Type, path: str, nested: MappingOf[str, int]) -> Any:
     """A type with ids of the fields in it, and of elements, keys and values that have some by their paths."""
 
-    def inside(name: str, kind: Type, *, nullable: bool) -> Any:
+    def make_inner_field(name: str, kind: Type, *, nullable: bool) -> Any:
         field = pa.field(name, _numbered_type(kind, f"{path}.{name}", nested), nullable)
         number = nested.get(f"{path}.{name}")
         return field if number is None else field.with_metadata({PARQUET_ID: str(number)})
@@ -521,10 +521,10 @@ def _numbered_type(kind: Type, path: str, nested: MappingOf[str, int]) -> Any:
         case StructType():
             return pa.struct([_field_with_id(field) for field in kind.fields])
         case ArrayType():
-            return pa.list_(inside("element", kind.element_type, nullable=kind.contains_null))
+            return pa.list_(make_inner_field("element", kind.element_type, nullable=kind.contains_null))
         case MapType():
-            key = inside("key", kind.key_type, nullable=False)
-            return pa.map_(key, inside("value", kind.value_type, nullable=kind.value_contains_null))
+            key = make_inner_field("key", kind.key_type, nullable=False)
+            return pa.map_(key, make_inner_field("value", kind.value_type, nullable=kind.value_contains_null))
         case _:
             return find_arrow_type(kind, path)
 
@@ -554,7 +554,7 @@ def _finish_down_to(waiting_bytes: int, waiting: dict[tuple[str | None, ...], _O
             return
         file = waiting.pop(values)
         unwritten_bytes -= file.waiting_bytes
-        file.finish()
+        file.finish_file()
 
 
 def _partition_field(schema: StructType, name: str) -> Field:

@@ -16,7 +16,7 @@ from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
     GENERATED,
     IdentityColumn,
-    identity_of,
+    get_identity_column,
 )
 from penstock.formats.delta.rows.row_checks import check_columns, conform_batch
 from penstock.formats.rows.arrow_types import allow_nulls, make_arrow_schema, pa, pc
@@ -32,10 +32,10 @@ _NOTHING: Final = StructType(())
 class IdentityNumberSource(Protocol):
     """Where numbers of identity columns come from."""
 
-    def take(self, name: str, count: int) -> int:
+    def take_numbers(self, name: str, count: int) -> int:
         """The first of so many numbers of a column; the others follow by its step."""
 
-    def note(self, name: str, number: int) -> None:
+    def note_number(self, name: str, number: int) -> None:
         """Remember that a row came with a number."""
 
 
@@ -68,7 +68,7 @@ class ColumnFiller:
             if field.name in kept:
                 continue
             is_given = field.name.lower() in names
-            if (identity := identity_of(field)) is not None:
+            if (identity := get_identity_column(field)) is not None:
                 self._add_identity(identity, is_given=is_given)
             elif isinstance(text := field.metadata.get(GENERATED), str):
                 filled = (field, _parse_generation(field, text, self._schema))
@@ -84,7 +84,7 @@ class ColumnFiller:
         )
         check_columns(row_schema, self._given)
 
-    def fill(self, batch: Any) -> Any:
+    def fill_columns(self, batch: Any) -> Any:
         """A batch as rows of the table, with all its columns. Raises as ``conform_batch``."""
         filled = conform_batch(batch, self._given)
         if not (self._defaults or self._computed or self._checked or self._numbered or self._explicit):
@@ -121,7 +121,7 @@ class ColumnFiller:
     def _take_numbers(self, identity: IdentityColumn, count: int) -> Any:
         if not count:
             return pa.array([], pa.int64())
-        first = self._require_numbers(identity.name).take(identity.name, count)
+        first = self._require_numbers(identity.name).take_numbers(identity.name, count)
         return number_rows(count, first, identity.step)
 
     def _require_numbers(self, name: str) -> IdentityNumberSource:
@@ -138,7 +138,7 @@ class ColumnFiller:
         """Have numbers that rows came with count as given away."""
         for number in pc.min_max(values).as_py().values():
             if number is not None:
-                self._require_numbers(name).note(name, number)
+                self._require_numbers(name).note_number(name, number)
 
 
 def check_fit(rows: Any, schema_string: str) -> bool:

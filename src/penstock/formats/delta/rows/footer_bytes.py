@@ -13,7 +13,7 @@ _ENDS_BYTES: Final = 12
 """The magic at the beginning, the footer's size and the magic at the end: no file is shorter."""
 
 
-def tail(place: Place, name: str, size: int) -> bytes | None:
+def read_footer_bytes(place: Place, name: str, size: int) -> bytes | None:
     """The end of a Parquet file of so many bytes, from before its footer on; ``None`` if it cannot be had.
 
     It takes one request, and two if the footer is long. Whether it is a footer is told by whoever parses it.

@@ -36,7 +36,7 @@ def new_table_schema(schema: StructType) -> StructType:
     ``InvalidRequest`` lists the columns of types that no table has, those that differ in case alone, and
     names that cannot be.
     """
-    refuse(_find_problems(schema, "") if schema.fields else ["there are no columns"])
+    refuse_problems(_find_problems(schema, "") if schema.fields else ["there are no columns"])
     return StructType(tuple(_make_field(field) for field in schema.fields))
 
 
@@ -59,12 +59,12 @@ def merge_schemas(
         fields.append(field)
     names = {field.name.lower(): field.name for field in fields}
     alike = [field for field in new.values() if field.name.lower() in names]
-    refuse(
+    refuse_problems(
         f"'{join_path(path, field.name)}' would be a new column that differs from "
         f"'{names[field.name.lower()]}' only in case"
         for field in alike
     )
-    refuse(_find_problems(StructType(tuple(new.values())), path))
+    refuse_problems(_find_problems(StructType(tuple(new.values())), path))
     return StructType((*fields, *(_make_field(field) for field in new.values())))
 
 
@@ -161,7 +161,7 @@ def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def refuse(problems: Iterable[str], way_out: str = "") -> None:
+def refuse_problems(problems: Iterable[str], way_out: str = "") -> None:
     """``InvalidRequest`` with all that was found, if anything was."""
     reasons = list(problems)
     if reasons:

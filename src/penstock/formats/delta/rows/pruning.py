@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple, TypedDict
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.column_mapping import mapping_of
-from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, outcomes, partition_known
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
+from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, evaluate_predicate, partition_known
 from penstock.formats.rows.predicates import (
     And,
     Column,
@@ -87,16 +87,16 @@ class FilePruner:
     def __init__(self, predicate: Predicate, metadata: Metadata) -> None:
         self._parts = predicate.parts if isinstance(predicate, And) else (predicate,)
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
-        mapping = mapping_of(metadata)
+        mapping = get_column_mapping(metadata)
         self._names = {
-            column.path: tuple(mapping.physical(field) for field in column.fields)
+            column.path: tuple(mapping.get_physical_name(field) for field in column.fields)
             for column in list_columns(predicate)
         }
         self._read_stats = _stats_reader(
             [names for path, names in self._names.items() if not self._is_partition(path)]
         )
 
-    def keeps(self, file: Add) -> bool:
+    def may_match(self, file: Add) -> bool:
         """Whether the file may have a row for which the condition is true."""
         stats = self._read_stats(file)
         known_values: dict[tuple[str, ...], KnownValue] = {}
@@ -108,7 +108,7 @@ class FilePruner:
                 known_value = known_values[path] = self._known_value(column, path, file, stats)
             return known_value
 
-        return all(True in outcomes(part, look_up) for part in self._parts)
+        return all(True in evaluate_predicate(part, look_up) for part in self._parts)
 
     @property
     def bound_tests(self) -> tuple[BoundTest, ...]:
@@ -146,10 +146,10 @@ class FilePruner:
         names = self._names[path]
         if self._is_partition(path):
             return partition_known(column.kind, file.partition_values.get(names[0]))
-        return stats_known(column, names, stats)
+        return read_known_value(column, names, stats)
 
 
-def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> KnownValue:
+def read_known_value(column: Column, names: Sequence[str], stats: dict[str, Any]) -> KnownValue:
     """What a file's statistics say of a column, which has these names in files."""
     kind = column.kind
     is_real = kind in {"float", "double"}
@@ -207,16 +207,16 @@ def _decode_bound(kind: Type, raw: Any, slack: timedelta) -> Any:
         return None
     is_high = slack > timedelta()
     if kind == "string":
-        return (_largest_text(raw) if is_high else raw) if isinstance(raw, str) else None
+        return (_make_larger_text(raw) if is_high else raw) if isinstance(raw, str) else None
     if kind == "boolean":
         return raw if isinstance(raw, bool) else None
     is_number = isinstance(raw, int | Decimal) and not isinstance(raw, bool)
     if not is_number or not isinstance(kind, str) or kind == "binary":
         return None
-    return _decimal_bound(kind, raw, is_high=is_high)
+    return _widen_decimal_bound(kind, raw, is_high=is_high)
 
 
-def _decimal_bound(kind: str, raw: int | Decimal, *, is_high: bool) -> int | Decimal:
+def _widen_decimal_bound(kind: str, raw: int | Decimal, *, is_high: bool) -> int | Decimal:
     """A bound as far from the values as a double may have moved it, if it can have come from one."""
     decimal = _DECIMAL.fullmatch(kind)
     if decimal is None or int(decimal[1]) <= DOUBLE_DIGITS:
@@ -233,7 +233,7 @@ def _count_digits(number: Decimal) -> int:
     return len("".join(map(str, number.as_tuple().digits)).strip("0"))
 
 
-def _largest_text(text: str) -> str | None:
+def _make_larger_text(text: str) -> str | None:
     """A text that is larger than all of a file, by the one that its statistics have.
 
     Java compares halves of characters beyond the first 65,536. So older Delta Spark takes its tie-breaker for
@@ -261,14 +261,14 @@ def _stats_reader(columns: Sequence[tuple[str, ...]]) -> Callable[[Add], dict[st
     stats_type = TypedDict("stats_type", fields, total=False)  # type: ignore[misc]
     decoder = make_own_json_decoder(stats_type, float_hook=Decimal)
 
-    def read(file: Add) -> dict[str, Any]:
+    def decode_stats(file: Add) -> dict[str, Any]:
         try:
             stats: dict[str, Any] = decoder.decode(file.stats or "{}")
         except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
             return read_stats(file)  # which takes others' spellings, and knows what is none
         return stats
 
-    return read
+    return decode_stats
 
 
 def _object_type(columns: Sequence[tuple[str, ...]]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_rules import Constraint, constraints_of
+from penstock.formats.delta.protocol.column_rules import Constraint, list_constraints
 from penstock.formats.rows.arrow_types import (
     DECIMAL_DIGITS_MAX,
     allow_nulls,
@@ -168,7 +168,7 @@ class RowChecks:
     def __init__(self, metadata: Metadata, constraints: Sequence[Constraint] | None = None) -> None:
         """``constraints`` are others than those that the metadata has."""
         schema = parse_schema(metadata.schema_string)
-        enforced = constraints_of(metadata) if constraints is None else constraints
+        enforced = list_constraints(metadata) if constraints is None else constraints
         self._constraints = [(constraint, _parse_constraint(constraint, schema)) for constraint in enforced]
         partitions = {name.lower() for name in metadata.partition_columns}
         self._texts = [
@@ -184,7 +184,7 @@ class RowChecks:
             sorted({name for _, condition in self._constraints for name in condition.columns_of(TABLE)})
         )
 
-    def check(self, batch: Any) -> None:
+    def check_rows(self, batch: Any) -> None:
         """``InvalidRequest`` names a constraint that is not true for a row, and shows the row."""
         if not self._constraints or not batch.num_rows:
             return
@@ -195,7 +195,7 @@ class RowChecks:
                 continue
             first = pc.index(is_true, False).as_py()
             row = batch.slice(first, 1).select(sorted(condition.columns_of(TABLE))).to_pylist()[0]
-            raise violation(constraint, ", ".join(f"{name} = {value!r}" for name, value in row.items()))
+            raise violation_error(constraint, ", ".join(f"{name} = {value!r}" for name, value in row.items()))
 
     def _to_read_values(self, batch: Any) -> Any:
         """An empty text that says in which partition a row is will be read as null."""
@@ -209,7 +209,7 @@ class RowChecks:
         return batch
 
 
-def violation(constraint: Constraint, row: str) -> InvalidRequest:
+def violation_error(constraint: Constraint, row: str) -> InvalidRequest:
     """What is told of a row for which a constraint is not true."""
     return InvalidRequest(
         f"the data violates {constraint}: it is not true for a row with {row}; nothing was written",

@@ -10,9 +10,9 @@ from penstock.formats.delta.protocol.row_ids import (
     ROW_COMMIT_VERSION,
     ROW_ID,
     FileRowIds,
-    row_columns_of,
+    get_row_ids,
+    get_row_tracking_columns,
     row_id_names,
-    row_ids_of,
 )
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.positions import number_rows
@@ -39,21 +39,23 @@ class RowIdReader:
     @classmethod
     def to_show(cls, metadata: Metadata, columns: Iterable[str]) -> RowIdReader:
         """For somebody who wants to read these columns. ``InvalidRequest`` as ``row_id_names``."""
-        stored = dict(zip((ROW_ID, ROW_COMMIT_VERSION), row_columns_of(metadata) or (), strict=False))
+        stored = dict(
+            zip((ROW_ID, ROW_COMMIT_VERSION), get_row_tracking_columns(metadata) or (), strict=False)
+        )
         named = row_id_names(metadata, columns)
-        return cls((_RowIdColumn(name, stored.get(name), name == ROW_ID) for name in named), row_ids_of)
+        return cls((_RowIdColumn(name, stored.get(name), name == ROW_ID) for name in named), get_row_ids)
 
     @classmethod
     def to_rewrite(cls, metadata: Metadata, final: Mapping[str, FileRowIds] | None) -> RowIdReader:
         """For rows that are written to other files. ``final`` are the ids that rows of files keep, by decoded
         paths: rows of others get new ones. The columns are called as in files; there are none without."""
-        stored = row_columns_of(metadata) if final is not None else None
+        stored = get_row_tracking_columns(metadata) if final is not None else None
         columns = (
             [] if stored is None else [_RowIdColumn(name, name, name == stored.row_id) for name in stored]
         )
         return cls(columns, lambda file: None if final is None else final.get(file.key.path))
 
-    def stored_in(self, schema: Any) -> list[str]:
+    def find_stored_columns(self, schema: Any) -> list[str]:
         """The columns of a file, by its schema, that have values for rows which were in other files."""
         return [
             column.stored
@@ -61,7 +63,7 @@ class RowIdReader:
             if column.stored is not None and column.stored in schema.names
         ]
 
-    def columns(self, file: Add, batch: Any, first: int) -> list[Any]:
+    def make_columns(self, file: Add, batch: Any, first: int) -> list[Any]:
         """The columns of rows of a file, of which the batch begins with the row ``first``."""
         ids, rows = self._ids_of(file), batch.num_rows
         arrays = []

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 
@@ -61,7 +61,7 @@ def indexed_leaves(
     """
     schema = parse_schema(metadata.schema_string)
     partitions = {name.lower() for name in metadata.partition_columns}
-    mapping = mapping_of(metadata)
+    mapping = get_column_mapping(metadata)
     leaves = [leaf for leaf in _list_leaves(schema.fields, mapping) if leaf.path[0].lower() not in partitions]
     if (names := metadata.configuration.get(INDEXED_BY_NAME)) is not None:
         paths = [tuple(step.lower() for step in path) for path in _parse_column_paths(names)]
@@ -82,14 +82,14 @@ class Statistics:
         self.rows = 0
         self._columns = [_StatsColumn(leaf) for leaf in leaves]
 
-    def add(self, batch: Any) -> None:
+    def add_batch(self, batch: Any) -> None:
         self.rows += batch.num_rows
         for column in self._columns:
             column.add_batch(batch)
 
-    def json(self) -> str:
+    def encode_stats(self) -> str:
         """What ``add.stats`` holds."""
-        return stats_json(
+        return encode_stats(
             self.rows,
             (
                 (column.leaf, column.nulls, column.find_smallest(), column.find_largest())
@@ -98,7 +98,7 @@ class Statistics:
         )
 
 
-def stats_json(rows: int, columns: Iterable[tuple[StatsLeaf, int | None, Any, Any]]) -> str:
+def encode_stats(rows: int, columns: Iterable[tuple[StatsLeaf, int | None, Any, Any]]) -> str:
     """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
     stats: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
@@ -114,7 +114,7 @@ def _is_zero(bound: Any) -> bool:
     return isinstance(bound, float) and bound == 0
 
 
-def mended_zeros(stats: str | None) -> str | None:
+def mend_negative_zeros(stats: str | None) -> str | None:
     """Statistics with 0.0 where a largest value is -0.0, as Penstock 0.1 noted it; ``None`` if none is."""
     if stats is None or "-0.0" not in stats:
         return None
@@ -132,7 +132,7 @@ def _without_negative_zero(bounds: Any) -> Any:
     return Decimal("0.0") if isinstance(bounds, Decimal) and bounds.is_zero() else bounds
 
 
-def written_bound(kind: Type, value: Any) -> Any:
+def encode_bound(kind: Type, value: Any) -> Any:
     """A bound as JSON has it, ``None`` if it has no word for it.
 
     Dates are given as days, times as microseconds, since 1970.
@@ -203,15 +203,13 @@ class _StatsColumn:
 
     def find_smallest(self) -> Any:
         return (
-            cut_smallest(self._low)
-            if isinstance(self._low, str)
-            else written_bound(self.leaf.kind, self._low)
+            cut_smallest(self._low) if isinstance(self._low, str) else encode_bound(self.leaf.kind, self._low)
         )
 
     def find_largest(self) -> Any:
         if isinstance(self._high, str):
             return cut_largest(self._high)
-        return None if self._has_nan else written_bound(self.leaf.kind, self._high)
+        return None if self._has_nan else encode_bound(self.leaf.kind, self._high)
 
 
 def _list_leaves(
@@ -221,7 +219,7 @@ def _list_leaves(
     stored_above: tuple[str, ...] = (),
 ) -> Iterator[StatsLeaf]:
     for field in fields:
-        path, stored = (*above, field.name), (*stored_above, mapping.physical(field))
+        path, stored = (*above, field.name), (*stored_above, mapping.get_physical_name(field))
         if isinstance(field.type, StructType):
             yield from _list_leaves(field.type.fields, mapping, path, stored)
         else:

@@ -55,7 +55,7 @@ class DeletedRows(NamedTuple):
     total: int
 
 
-def rows_of(
+def read_deleted_rows(
     file: Add, vector: DeletionVector | None, read: ReadRange, locate: Callable[[str], str]
 ) -> DeletedRows:
     """The rows that a vector deletes of a file. ``ValueError`` as below, or if it is not told how many there
@@ -68,7 +68,7 @@ def rows_of(
         raise ValueError(f"the statistics of {file.path} do not contain the number of its rows")
     if vector is None:
         return DeletedRows(0, count)
-    return DeletedRows(int.from_bytes(deleted_rows(vector, count, read, locate), "little"), count)
+    return DeletedRows(int.from_bytes(read_deleted_bitmap(vector, count, read, locate), "little"), count)
 
 
 def inline_vector(rows: DeletedRows) -> DeletionVector | None:
@@ -110,7 +110,7 @@ def write_vectors(
         data += len(packed).to_bytes(4, "big") + packed + zlib.crc32(packed).to_bytes(4, "big")
     stored = next((vector for vector in vectors.values() if vector.storage_type == "u"), None)
     if stored is not None:
-        create(vector_file(stored), bytes(data))
+        create(get_vector_file_name(stored), bytes(data))
     return vectors
 
 
@@ -124,7 +124,7 @@ def _pack_bits(bits: int) -> bytes:
     return data
 
 
-def deleted_rows(
+def read_deleted_bitmap(
     vector: DeletionVector, rows: int, read: ReadRange, locate: Callable[[str], str]
 ) -> bytearray:
     """A bitmap of the deleted rows of a file with so many rows.
@@ -144,7 +144,7 @@ def deleted_rows(
     return bitmap
 
 
-def vector_file(vector: DeletionVector) -> str:
+def get_vector_file_name(vector: DeletionVector) -> str:
     """The name, below the table, of a vector's file that a UUID names. ``ValueError`` if there is none."""
     text = vector.path_or_inline_dv
     folder, name = text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
@@ -163,7 +163,7 @@ def _read_vector_bytes(vector: DeletionVector, read: ReadRange, locate: Callable
                 raise ValueError(f"it has {len(data)} bytes instead of {vector.size_in_bytes}")
             return data
         case "u":
-            name = vector_file(vector)
+            name = get_vector_file_name(vector)
         case "p":
             name = locate(vector.path_or_inline_dv)
         case other:

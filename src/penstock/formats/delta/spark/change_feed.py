@@ -17,7 +17,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.file_columns import FileColumns
-from penstock.formats.delta.lake.snapshot import commits_of
+from penstock.formats.delta.lake.snapshot import list_commit_files
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -31,10 +31,10 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
-from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, with_deleted
-from penstock.formats.delta.rows.file_addresses import name_inside, table_place
+from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, read_deletion_vectors
+from penstock.formats.delta.rows.file_addresses import name_inside, open_table_place
 from penstock.formats.delta.spark.scan import scans
-from penstock.formats.delta.spark.scan.older_schemas import unreadable
+from penstock.formats.delta.spark.scan.older_schemas import explain_unreadable
 from penstock.formats.delta.spark.scan.scans import FilePiece
 from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
@@ -61,14 +61,14 @@ def read_changes(spark: SparkSession, table: Table, first: int, last: int | None
     log = table.get_commits()
     wanted = _requested_versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
-    place = table_place(table.lake.places, log.location, metadata.configuration)
+    place = open_table_place(table.lake.places, log.location, metadata.configuration)
     feed = _Feed(table, log, place, metadata)
     groups: dict[Group, list[FilePiece]] = {}
-    for piece in feed.pieces(wanted):
+    for piece in feed.list_pieces(wanted):
         held = piece.file.partition_values or {}
         groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
     parts = [
-        scans.read(
+        scans.read_pieces(
             spark,
             feed.place,
             FileColumns(metadata, partition_by),
@@ -102,7 +102,7 @@ class _Feed:
         self._shown = shown
         """Its columns are those of all rows."""
 
-    def pieces(self, versions: range) -> Iterator[FilePiece]:
+    def list_pieces(self, versions: range) -> Iterator[FilePiece]:
         metadata = self._table.snapshot(versions[0]).metadata
         for commit in self._read_commits(versions):
             stated = [action for action in commit.actions if isinstance(action, Metadata)]
@@ -111,12 +111,12 @@ class _Feed:
             if stated and commit.version == versions[0]:
                 self._check_removed(commit)
             self._check_columns(metadata, commit.version, versions[-1])
-            found = list(self._pieces_of_commit(commit))
+            found = list(self._list_commit_pieces(commit))
             self._check_there(metadata, commit, found)
             yield from found
 
     def _read_commits(self, versions: range) -> Iterator[_FeedCommit]:
-        for found in commits_of(self._log, self.place, versions):
+        for found in list_commit_files(self._log, self.place, versions):
             if found.data is None:
                 raise VersionNotFound(
                     f"the commit of version {found.version} of '{self._log.key}' was removed by log "
@@ -145,7 +145,7 @@ class _Feed:
         there = self.place.look(name)
         return 0 if there is None else there.modified_us // 1000
 
-    def _pieces_of_commit(self, commit: _FeedCommit) -> Iterator[FilePiece]:
+    def _list_commit_pieces(self, commit: _FeedCommit) -> Iterator[FilePiece]:
         written = [action for action in commit.actions if isinstance(action, Cdc)]
         if written:
             yield from (FilePiece(file, commit.origin) for file in written)
@@ -153,9 +153,9 @@ class _Feed:
         adds = [action for action in commit.actions if isinstance(action, Add) and action.data_change]
         before = {
             decode_path(one.path): (one, gone)
-            for one, gone in with_deleted(self.place, self._removed_files(commit))
+            for one, gone in read_deletion_vectors(self.place, self._removed_files(commit))
         }
-        for file, gone in with_deleted(self.place, adds):
+        for file, gone in read_deletion_vectors(self.place, adds):
             was = before.pop(decode_path(file.path), None)
             if was is None:
                 # All rows of the file that are in the table.
@@ -206,13 +206,16 @@ class _Feed:
 
     def _check_columns(self, metadata: Metadata, version: int, last: int) -> None:
         """``InvalidRequest`` if rows of a version would not be what they were with the columns shown."""
-        problem = unreadable(metadata, self._shown)
+        problem = explain_unreadable(metadata, self._shown)
         if problem is None:
             return
         stated = (
             commit.version
             for commit in self._read_commits(range(version + 1, last + 1))
-            if any(isinstance(action, Metadata) and unreadable(metadata, action) for action in commit.actions)
+            if any(
+                isinstance(action, Metadata) and explain_unreadable(metadata, action)
+                for action in commit.actions
+            )
         )
         up_to = next(stated) - 1
         raise InvalidRequest(
@@ -228,7 +231,7 @@ class _Feed:
         if not any(isinstance(action, Remove) and action.data_change for action in commit.actions):
             return
         before = commit.version - 1
-        problem = unreadable(self._table.snapshot(before).metadata, self._shown)
+        problem = explain_unreadable(self._table.snapshot(before).metadata, self._shown)
         if problem is not None:
             raise InvalidRequest(
                 f"version {commit.version} of '{self._log.key}' removed rows that cannot be shown with the "
@@ -261,7 +264,7 @@ def _rows_between_vectors(
     file: Add, old: BitmapWords, new: BitmapWords, commit: _FeedCommit
 ) -> Iterator[FilePiece]:
     """The rows of a file that only one of its two deletion vectors names."""
-    for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
+    for change, picked in (("delete", new.subtract_rows(old)), ("insert", old.subtract_rows(new))):
         if picked.rows:
             yield FilePiece(file, (change, *commit.origin), picked)
 

@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.row_ids import (
     ROW_COMMIT_VERSION,
     ROW_ID,
-    ids_by_path,
+    collect_row_ids,
     row_id_names,
 )
 from penstock.formats.delta.spark.change_feed import read_changes
@@ -102,11 +102,11 @@ class DeltaSpark(SparkFormat):
         stored, origin = DeltaTableRows(table.key, snapshot), TableOrigin(origin_of(table))
         parts = list(stored.list_parts())
 
-        def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
+        def read_parts(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
             files = [part.source for part in (parts if chosen is None else chosen)]
-            return scans.rows(spark, snapshot.outside_read_set, files, origin=origin)
+            return scans.read_rows(spark, snapshot.outside_read_set, files, origin=origin)
 
-        return ScannedTable(read(()).schema, read, StoredRows(parts, stored.identify_columns()))
+        return ScannedTable(read_parts(()).schema, read_parts, StoredRows(parts, stored.identify_columns()))
 
     def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:
         return _SQL.describe(table, version)
@@ -178,9 +178,9 @@ class _NeededFiles(NamedTuple):
 
     def rows(self, spark: SparkSession) -> DataFrame:
         if not self.row_columns:
-            return scans.rows(spark, self.snapshot, self.files, origin=self.origin)
-        ids = ids_by_path(self.files)
-        rows = scans.rows(spark, self.snapshot, self.files, row_ids=ids, origin=self.origin)
+            return scans.read_rows(spark, self.snapshot, self.files, origin=self.origin)
+        ids = collect_row_ids(self.files)
+        rows = scans.read_rows(spark, self.snapshot, self.files, row_ids=ids, origin=self.origin)
         names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
         return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(self.row_columns)))
 
@@ -202,7 +202,7 @@ def _choose_files(table: Table, request: ReadRequest, zone: str | None) -> _Need
 def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], RowRewrite | None]) -> WriteResult | None:
     pin = own_reads.oldest_read(change.lake, change.key, change.own_reads)
     table = JobTable(change.lake, change.key, change.branch, at=pin)
-    ratified = row_rewrite.done_before(table, change.idempotency_key)
+    ratified = row_rewrite.find_earlier_result(table, change.idempotency_key)
     if ratified is not None:
         return _make_result(ratified, change.key, table.branch)
     counts = row_rewrite.RowCounts()
@@ -238,7 +238,7 @@ def _rewrite_read_rows(
 
     def plan_on_reads(current: JobTable) -> RowRewrite | None:
         planned = plan(current)
-        return planned and planned._replace(reads=own_reads.unite(planned.reads, reads))
+        return planned and planned._replace(reads=own_reads.unite_reads(planned.reads, reads))
 
     def has_same_rows(_: TableConflict, before: JobTable, after: JobTable) -> bool:
         return row_rewrite.has_only_maintenance(before, after)
@@ -248,7 +248,7 @@ def _rewrite_read_rows(
             table, plan_on_reads, change.commit_meta, change.idempotency_key, has_same_rows
         )
     except TableConflict as conflict:
-        raise own_reads.explain(conflict) from None
+        raise own_reads.explain_conflict(conflict) from None
 
 
 def _compact_if_due(spark: SparkSession, table: Table, ratified: TableCommitResult | None) -> None:

@@ -12,7 +12,7 @@ from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
     GENERATED,
     Constraint,
-    expressions_of,
+    list_generation_expressions,
 )
 from penstock.formats.rows.schema import Field, StructType
 from penstock.spark.analysis import explain_analysis
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def default_of(field: Field) -> Column:
+def make_default(field: Field) -> Column:
     """The default of a column that has one. ``UnsupportedFeature`` if Spark cannot evaluate it."""
-    return _evaluate(field, field.metadata[CURRENT_DEFAULT], "allowColumnDefaults")
+    return _evaluate_expression(field, field.metadata[CURRENT_DEFAULT], "allowColumnDefaults")
 
 
-def with_generated(
+def add_generated_columns(
     df: DataFrame, table: StructType, generated: Mapping[str, Column | None], row: str = ""
 ) -> DataFrame:
     """Rows with values for some generated columns, which are computed from the others.
@@ -47,7 +47,7 @@ def with_generated(
     for field in table.fields:
         value = f.col(quote_name(field.name))
         if field.name in generated:
-            computed = _evaluate(field, field.metadata[GENERATED], "generatedColumns")
+            computed = _evaluate_expression(field, field.metadata[GENERATED], "generatedColumns")
             with explain_analysis():
                 flat.select(computed)
             condition = generated[field.name]
@@ -65,11 +65,11 @@ def generation_constraints(metadata: Metadata) -> tuple[Constraint, ...]:
     """What every row satisfies because of generated columns: each is equal to its expression."""
     return tuple(
         Constraint(name, f"{quote_name(name)} <=> ({expression})", is_generation=True)
-        for name, expression in expressions_of(metadata)
+        for name, expression in list_generation_expressions(metadata)
     )
 
 
-def _evaluate(field: Field, text: str, feature: str) -> Column:
+def _evaluate_expression(field: Field, text: str, feature: str) -> Column:
     from pyspark.sql import functions as f
 
     (spark_field,) = to_spark_schema(StructType((field,))).fields

@@ -11,8 +11,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.job_outputs import CHANGES
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_rules import Constraint, constraints_of
-from penstock.formats.delta.rows.row_checks import violation
+from penstock.formats.delta.protocol.column_rules import Constraint, list_constraints
+from penstock.formats.delta.rows.row_checks import violation_error
 from penstock.formats.delta.spark.job.computed_columns import generation_constraints
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import explain_analysis
@@ -38,7 +38,7 @@ def enforce_constraints(
     """
     from pyspark.sql import functions as f
 
-    constraints = (*constraints_of(metadata), *generation_constraints(metadata))
+    constraints = (*list_constraints(metadata), *generation_constraints(metadata))
     if not constraints:
         return df
     for field in partitions:
@@ -61,7 +61,7 @@ def enforce_constraints(
             ) from None
         if has_changes:
             is_true = is_true | f.coalesce(f.col(CHANGES), f.lit(False))
-        error = refusal(violation(constraint, "{}").message, _shown_columns(constraint, names))
+        error = refusal(violation_error(constraint, "{}").message, _shown_columns(constraint, names))
         kept = f.when(is_true, kept).otherwise(error)
     return df.withColumn(names[0], kept)
 

@@ -11,9 +11,9 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import leaves_in_footer
+from penstock.formats.delta.lake.footer_stats import select_footer_leaves
 from penstock.formats.delta.lake.job_outputs import JobTarget
-from penstock.formats.delta.lake.partition_folders import fields_of
+from penstock.formats.delta.lake.partition_folders import list_partition_fields
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.column_mapping import element_ids, has_nested_ids
@@ -23,11 +23,11 @@ from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.constraints import enforce_constraints
-from penstock.formats.delta.spark.job.partitions import named_for_directories
+from penstock.formats.delta.spark.job.partitions import prepare_partition_columns
 from penstock.formats.delta.spark.job.stored_columns import (
     as_stored,
-    directory_names,
     keep_partitions,
+    list_directory_columns,
     place_partitions,
 )
 from penstock.formats.rows.schema import parse_schema
@@ -57,19 +57,19 @@ def write_files(
     options: Mapping[str, str] = {},
     are_checked: bool = False,
 ) -> list[Add | Cdc]:
-    """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
+    """Write rows as files of a table that is at a location, or will be; see ``JobTable.write_rows``.
 
     Rows that are written anew ``are_checked``: they satisfy the table's constraints.
     ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
     """
     check_features(metadata)
-    ids = _element_ids(df, metadata)
+    ids = _make_element_id_option(df, metadata)
     check_names(metadata)
-    fields = fields_of(metadata)
-    leaves = leaves_in_footer(indexed_leaves(metadata, clustering))
+    fields = list_partition_fields(metadata)
+    leaves = select_footer_leaves(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.open_place(location),
-        partition_by=directory_names(fields, metadata),
+        partition_by=list_directory_columns(fields, metadata),
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
@@ -79,9 +79,9 @@ def write_files(
     checked = df if are_checked else enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
         with_copies = keep_partitions(checked, fields, metadata)
-        named = named_for_directories(with_copies, fields, _name_max_bytes(target))
+        named = prepare_partition_columns(with_copies, fields, _name_max_bytes(target))
         stored = place_partitions(as_stored(named, metadata), fields, metadata)
-        files = jobs.run(stored, target, uuid4())
+        files = jobs.write_rows(stored, target, uuid4())
     try:
         actions = file_actions(files, metadata, leaves)
     except PenstockError:
@@ -91,7 +91,7 @@ def write_files(
     return actions
 
 
-def _element_ids(df: DataFrame, metadata: Metadata) -> dict[str, str]:
+def _make_element_id_option(df: DataFrame, metadata: Metadata) -> dict[str, str]:
     """The option that has Spark write ids of elements of arrays and maps, where the table needs them.
 
     ``UnsupportedFeature`` without Penstock's jar: Spark itself writes none.

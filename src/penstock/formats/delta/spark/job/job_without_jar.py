@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
-from penstock.formats.delta.rows.footer_bytes import tail
+from penstock.formats.delta.rows.footer_bytes import read_footer_bytes
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable_files
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
-    """As ``jobs.run``. ``Unavailable`` if the files do not hold as many rows as Spark says it wrote."""
+def write_rows(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
+    """As ``jobs.write_rows``. ``Unavailable`` if the files hold fewer or more rows than Spark says."""
     from pyspark.sql import functions as f
 
     warn_of_renames(df.sparkSession)
@@ -51,7 +51,7 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
             rows.where(is_change).drop(CHANGES), target, f"{below}_change_data/job={job.hex}", is_change=True
         )
     except BaseException:
-        _remove(target.place, data)
+        _remove_attempt(target.place, data)
         raise
     return files + changes
 
@@ -74,7 +74,7 @@ def _write_rows(
         files = _list_output(target.place, folder, target, is_change=is_change)
         _check_rows(files, counted.get["rows"], target.place)
     except BaseException:
-        _remove(target.place, folder)
+        _remove_attempt(target.place, folder)
         raise
     return files
 
@@ -98,7 +98,7 @@ def _is_data(name: str) -> bool:
 def _make_output(
     place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_change: bool
 ) -> ParquetOutput:
-    data = tail(place, entry.key, entry.size)
+    data = read_footer_bytes(place, entry.key, entry.size)
     if data is None:
         raise Unavailable(f"{place.url}/{entry.key} was written, but cannot be read; nothing was committed")
     footer = pq.read_metadata(pa.BufferReader(data))
@@ -125,7 +125,7 @@ def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None
         )
 
 
-def _remove(place: Place, folder: str) -> None:
+def _remove_attempt(place: Place, folder: str) -> None:
     """Remove what a job that failed has left, as far as possible. A sweep finds what an attempt adds
     later."""
     with suppress(PenstockError):

@@ -42,7 +42,7 @@ CALENDARS: Final = (
 """In which calendar a session counts the days that it writes."""
 
 
-def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
+def write_rows(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     """Write all rows, and return the files that hold them, each row once.
 
     ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
@@ -50,12 +50,12 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     """
     _check_calendar(df)
     with hold_settings(df.sparkSession, SETTINGS):
-        return _run(df, target, job)
+        return _write_rows(df, target, job)
 
 
-def _run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
+def _write_rows(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     if not jar.is_loaded(df.sparkSession):
-        return job_without_jar.run(df, target, job)
+        return job_without_jar.write_rows(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()
     settings = {
         "penstock.attempt": job.hex,

@@ -75,18 +75,18 @@ def _number_rows(held: DataFrame, numbers: IdentityNumbers, names: Collection[st
         for row in counted:
             for number in row[2 + 2 * place : 4 + 2 * place]:
                 if number is not None:
-                    numbers.note(name, number)
+                    numbers.note_number(name, number)
     numbers.keep_free()
     counts = {row[0]: row[1] for row in counted}
     total = sum(counts.values())
     for name, column in numbers.columns.items():
         if name not in explicit and total:
-            first = numbers.take(name, total)
-            held = held.withColumn(name, _numbers_of(counts, first, column.step))
+            first = numbers.take_numbers(name, total)
+            held = held.withColumn(name, _make_row_numbers(counts, first, column.step))
     return held
 
 
-def _numbers_of(counts: dict[int, int], first: int, step: int) -> Column:
+def _make_row_numbers(counts: dict[int, int], first: int, step: int) -> Column:
     """The number of each row, by its place in its partition."""
     from pyspark.sql import functions as f
 

@@ -25,7 +25,7 @@ _ESCAPED: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """The characters that Spark spells as such escapes; the pattern means the same to Java."""
 
 
-def named_for_directories(
+def prepare_partition_columns(
     df: DataFrame, fields: Sequence[Field], name_max_bytes: int | None = None
 ) -> DataFrame:
     """Rows whose partition columns Spark can turn into names of directories and nothing is lost.
@@ -38,7 +38,7 @@ def named_for_directories(
     for field in fields:
         column = f.col(quote_name(field.name))
         if field.type == "timestamp":
-            df = df.withColumn(field.name, _in_utc(column))
+            df = df.withColumn(field.name, _convert_to_utc(column))
         elif field.type == "string":
             df = df.withColumn(field.name, _require_nameable(column, field.name, name_max_bytes))
     return df
@@ -71,7 +71,7 @@ def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> 
     return found.otherwise(column)
 
 
-def _in_utc(column: Column) -> Column:
+def _convert_to_utc(column: Column) -> Column:
     """The moment as a time without a zone: what clocks show in UTC, whatever the session's zone is."""
     from pyspark.sql import functions as f
 

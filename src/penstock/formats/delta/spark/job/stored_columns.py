@@ -15,13 +15,13 @@ from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_mapping import (
     ID,
     ColumnMapping,
-    mapping_of,
+    get_column_mapping,
     numbered_schema,
     stored_name,
 )
 from penstock.formats.delta.protocol.iceberg_compat import row_column_note
-from penstock.formats.delta.protocol.properties import materializes_partitions
-from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.protocol.properties import materializes_partition_columns
+from penstock.formats.delta.protocol.row_ids import get_row_tracking_columns
 from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.spark.schemas import quote_name, to_spark_schema
@@ -39,17 +39,17 @@ def keep_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata) 
     names of directories."""
     from pyspark.sql import functions as f
 
-    for place, field in enumerate(fields if materializes_partitions(metadata.configuration) else ()):
+    for place, field in enumerate(fields if materializes_partition_columns(metadata.configuration) else ()):
         column = f.col(quote_name(field.name))
         copy = f.when(column != "", column) if field.type == "string" else column
         df = df.withColumn(f"{_COPY}{place}", copy)
     return df
 
 
-def directory_names(fields: Sequence[Field], metadata: Metadata) -> tuple[str, ...]:
+def list_directory_columns(fields: Sequence[Field], metadata: Metadata) -> tuple[str, ...]:
     """The columns that Spark partitions by, which name directories."""
     stored = tuple(map(stored_name, fields))
-    if not materializes_partitions(metadata.configuration):
+    if not materializes_partition_columns(metadata.configuration):
         return stored
     used_names = {stored_name(field).lower() for field in parse_schema(metadata.schema_string).fields}
     names: list[str] = []
@@ -65,7 +65,7 @@ def directory_names(fields: Sequence[Field], metadata: Metadata) -> tuple[str, .
 def place_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata) -> DataFrame:
     """Stored rows in which the copies of ``keep_partitions`` have the names of columns of files, after the
     other columns, and the partition columns those of directories."""
-    if not fields or not materializes_partitions(metadata.configuration):
+    if not fields or not materializes_partition_columns(metadata.configuration):
         return df
     from pyspark.sql import functions as f
 
@@ -80,7 +80,7 @@ def place_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata)
     ]
     directories = [
         f.col(quote_name(name)).alias(directory, metadata={})
-        for name, directory in zip(stored, directory_names(fields, metadata), strict=True)
+        for name, directory in zip(stored, list_directory_columns(fields, metadata), strict=True)
     ]
     columns = [f.col(quote_name(name)) for name in data]
     return df.select(*columns, *in_files, *(f.col(quote_name(name)) for name in beside), *directories)
@@ -88,7 +88,7 @@ def place_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata)
 
 def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
     """The same rows as files hold them; columns that are not the table's stay as they are."""
-    if mapping_of(metadata) is ColumnMapping.NONE:
+    if get_column_mapping(metadata) is ColumnMapping.NONE:
         return df
     from pyspark.sql import functions as f
 
@@ -111,7 +111,7 @@ def _row_id_column(name: str, metadata: Metadata) -> Column:
     """A column that is not the table's: of those with ids and versions of rows, Iceberg knows ids."""
     from pyspark.sql import functions as f
 
-    column, rows = f.col(quote_name(name)), row_columns_of(metadata)
+    column, rows = f.col(quote_name(name)), get_row_tracking_columns(metadata)
     if rows is None or name not in rows:
         return column
     note = row_column_note(metadata, is_id=name == rows.row_id)

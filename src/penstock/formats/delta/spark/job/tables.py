@@ -39,10 +39,10 @@ class JobTable(DeltaJob):
     def to_spark_schema(self) -> SparkSchema:
         return to_spark_schema(self.schema)
 
-    def _open(self) -> Self:
+    def _open_job(self) -> Self:
         return type(self)(self.lake, self.key, self.branch, self._options)
 
-    def write(
+    def write_rows(
         self, df: DataFrame, *, has_changes: bool = False, metadata: Metadata | None = None
     ) -> list[Add | Cdc]:
         """Write rows as files of the table, and return the actions that would make them part of it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.column_rules import identity_of
+from penstock.formats.delta.protocol.column_rules import get_identity_column
 from penstock.formats.delta.spark.rewrites.row_conditions import check_of_one_row
 from penstock.formats.rows.arrow_types import allow_nulls
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
@@ -45,13 +45,13 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
     fields: dict[Path, Field] = {}
     for name, value in values.items():
         path, field = _find_column(name, table)
-        if identity_of(field) is not None:
+        if get_identity_column(field) is not None:
             raise InvalidRequest(
                 f"'{name}' cannot be assigned: it is an identity column, whose numbers do not change",
                 column=name,
             )
         check_assigned_once(name, path, given)
-        given[path] = expression(value)
+        given[path] = make_expression(value)
         fields[path] = field
     check_of_one_row(df, given.values())
     with explain_analysis():
@@ -60,11 +60,13 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
     found = {}
     for (path, column), one in zip(given.items(), there, strict=True):
         value = _cast_to_store(column, one.dataType, fields[path], ".".join(path), is_ansi)
-        found[path] = value if fields[path].nullable or not one.nullable else _not_null(value, ".".join(path))
+        found[path] = (
+            value if fields[path].nullable or not one.nullable else _refuse_null(value, ".".join(path))
+        )
     return found
 
 
-def expression(value: Any) -> Column:
+def make_expression(value: Any) -> Column:
     """A value as it may be given: see ``Values``."""
     from pyspark.sql import Column
     from pyspark.sql import functions as f
@@ -75,7 +77,7 @@ def expression(value: Any) -> Column:
         return value if isinstance(value, Column) else f.lit(value)
 
 
-def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path: Path = ()) -> Column:
+def assign_column(field: Field, old: Column, values: Mapping[Path, Column], path: Path = ()) -> Column:
     """A column with new values for it, or for parts of it; the others stay as they are.
 
     A struct of which a part is assigned is there afterwards, even if it was null. If it was, and another part
@@ -94,25 +96,27 @@ def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path
         return f.when(old.isNull(), refusal(error)).otherwise(old)
     return f.struct(
         *(
-            with_assigned(one, old.getField(one.name), values, path).alias(one.name)
+            assign_column(one, old.getField(one.name), values, path).alias(one.name)
             for one in field.type.fields
         )
     )
 
 
-def row(table: StructType, old: Callable[[str], Column], values: Mapping[Path, Column]) -> dict[str, Column]:
+def make_row(
+    table: StructType, old: Callable[[str], Column], values: Mapping[Path, Column]
+) -> dict[str, Column]:
     """The columns of a row of the table after assignments."""
-    return {field.name: with_assigned(field, old(field.name), values) for field in table.fields}
+    return {field.name: assign_column(field, old(field.name), values) for field in table.fields}
 
 
-def lacking(table: StructType, values: Collection[Path], path: Path = ()) -> Iterator[str]:
+def find_unassigned_columns(table: StructType, values: Collection[Path], path: Path = ()) -> Iterator[str]:
     """What a new row needs that is given no value: columns, and parts of structs that are given in part."""
     for field in table.fields:
         inside = (*path, field.name)
         if inside in values:
             continue
         if isinstance(field.type, StructType) and _is_partly_in(values, inside):
-            yield from lacking(field.type, values, inside)
+            yield from find_unassigned_columns(field.type, values, inside)
         elif not field.nullable:
             yield ".".join(inside)
 
@@ -161,7 +165,7 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
         loose = (
             to_spark_schema(StructType((replace(field, type=allow_nulls(field.type)),))).fields[0].dataType
         )
-        return _without_nulls(column if is_same else column.cast(loose), field.type, name)
+        return _refuse_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
     error = refusal(
         f"the column '{name}' has the type {wanted.simpleString()}, which cannot store the new value"
@@ -197,47 +201,54 @@ def _may_store(given: DataType, wanted: DataType) -> bool:
             return type(given) is type(wanted) and given.simpleString() == wanted.simpleString()
 
 
-def _without_nulls(value: Column, kind: Type, name: str) -> Column:
+def _refuse_nulls(value: Column, kind: Type, name: str) -> Column:
     """A value of a type; the job ends with a refusal at the first null inside of it where none may be."""
     from pyspark.sql import functions as f
 
-    def part(one: Column, of: Type, nullable: bool, path: str) -> Column:
-        checked = _without_nulls(one, of, path)
-        return checked if nullable else _not_null(checked, path)
+    def refuse_nulls_in_part(one: Column, of: Type, nullable: bool, path: str) -> Column:
+        checked = _refuse_nulls(one, of, path)
+        return checked if nullable else _refuse_null(checked, path)
 
     if kind == allow_nulls(kind):
         return value
     match kind:
         case StructType():
             parts = (
-                part(value.getField(field.name), field.type, field.nullable, f"{name}.{field.name}").alias(
-                    field.name
-                )
+                refuse_nulls_in_part(
+                    value.getField(field.name), field.type, field.nullable, f"{name}.{field.name}"
+                ).alias(field.name)
                 for field in kind.fields
             )
             return f.when(value.isNotNull(), f.struct(*parts))
         case ArrayType():
             return f.transform(
-                value, lambda one: part(one, kind.element_type, kind.contains_null, f"{name}.element")
+                value,
+                lambda one: refuse_nulls_in_part(
+                    one, kind.element_type, kind.contains_null, f"{name}.element"
+                ),
             )
         case MapType():
-            keyed = f.transform_keys(value, lambda key, _: part(key, kind.key_type, True, f"{name}.key"))
+            keyed = f.transform_keys(
+                value, lambda key, _: refuse_nulls_in_part(key, kind.key_type, True, f"{name}.key")
+            )
             return f.transform_values(
                 keyed,
-                lambda _, one: part(one, kind.value_type, kind.value_contains_null, f"{name}.value"),
+                lambda _, one: refuse_nulls_in_part(
+                    one, kind.value_type, kind.value_contains_null, f"{name}.value"
+                ),
             )
         case _:
             return value
 
 
-def _not_null(value: Column, name: str) -> Column:
+def _refuse_null(value: Column, name: str) -> Column:
     from pyspark.sql import functions as f
 
     error = refusal(f"the column '{name}' is not nullable, but its new value is null")
     return f.when(value.isNull(), error).otherwise(value)
 
 
-def old_of(name: str) -> Column:
+def get_old_column(name: str) -> Column:
     """The column of that name, whatever is in it."""
     from pyspark.sql import functions as f
 

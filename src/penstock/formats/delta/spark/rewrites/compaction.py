@@ -14,15 +14,15 @@ from itertools import accumulate
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.formats.delta.lake.file_changes import row_count
+from penstock.formats.delta.lake.file_changes import count_rows
 from penstock.formats.delta.lake.file_upkeep import FileBin, FileLayout, RewriteEngine
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS
 from penstock.formats.delta.spark.job.files import write_files
-from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP, materialized_row_ids
-from penstock.formats.delta.spark.scan.scans import rows
+from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP, make_row_id_columns
+from penstock.formats.delta.spark.scan.scans import read_rows
 from penstock.formats.rows.schema import StructType, Type
 from penstock.spark.job.parquet_settings import hold_settings
 from penstock.spark.schemas import quote_name
@@ -54,10 +54,10 @@ POSITION: Final = "__penstock_position"
 def spark_engine(spark: SparkSession) -> RewriteEngine:
     """Rewriting files by a session of Spark."""
 
-    def rewrite(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> list[Add]:
+    def rewrite_bins(job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> list[Add]:
         return _rewrite_bins(spark, job, bins, layout)
 
-    return RewriteEngine(rewrite, commit_bytes=COMMIT_BYTES, sorted_max_bytes=COMMIT_BYTES)
+    return RewriteEngine(rewrite_bins, commit_bytes=COMMIT_BYTES, sorted_max_bytes=COMMIT_BYTES)
 
 
 def _rewrite_bins(
@@ -100,7 +100,7 @@ def _read_bins(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) -> D
     tasks = [[file for each in bins[start::count] for file in each.files] for start in range(count)]
     row_ids, columns = job.final_row_ids(files), _kept_columns(job)
     scans = [
-        rows(spark, job.snapshot, files, row_ids=row_ids).select(*columns).coalesce(1) for files in tasks
+        read_rows(spark, job.snapshot, files, row_ids=row_ids).select(*columns).coalesce(1) for files in tasks
     ]
     while len(scans) > 1:  # in pairs: Spark analyses each union anew
         scans = [
@@ -120,7 +120,7 @@ def _kept_columns(job: DeltaJob) -> list[Column]:
     from pyspark.sql import functions as f
 
     names = [quote_name(field.name) for field in job.schema.fields]
-    row_ids = materialized_row_ids(job, f.lit(KEEP))
+    row_ids = make_row_id_columns(job, f.lit(KEEP))
     return [*map(f.col, names), *(column.alias(name) for name, column in row_ids.items())]
 
 
@@ -136,15 +136,15 @@ def _send_to_tasks(
     files = [file for each in bins for file in each.files]
     numbers = [number for number, each in enumerate(bins) for _ in each.files]
     curve = _plan_curve(spark, job, bins, layout) if layout.sorted_by else None
-    count = len(bins) if curve is None else curve.files
-    df = rows(spark, job.snapshot, files, numbered=True, row_ids=job.final_row_ids(files))
+    count = len(bins) if curve is None else curve.file_count
+    df = read_rows(spark, job.snapshot, files, numbered=True, row_ids=job.final_row_ids(files))
     number = f.element_at(_make_integer_array(numbers), f.col(FILE) + 1)
     if curve is None:
         routed = df.select(*_kept_columns(job), number.alias(ROUTE))
     else:
-        position = curve.position()
+        position = curve.make_position_column()
         routed = df.select(*_kept_columns(job), position.alias(POSITION), number.alias(ROUTE))
-        routed = routed.withColumn(ROUTE, curve.file(f.col(ROUTE), f.col(POSITION)))
+        routed = routed.withColumn(ROUTE, curve.make_file_column(f.col(ROUTE), f.col(POSITION)))
     routes = f.element_at(_make_integer_array(_find_routes(spark, count)), f.col(ROUTE) + 1)
     placed = routed.withColumn(ROUTE, routes).repartition(count, ROUTE)
     if curve is not None:
@@ -182,7 +182,7 @@ class _ZOrderColumn(NamedTuple):
     bounds: list[Any]
     """Between its ranges, in ascending order."""
 
-    def rank(self, value: Any) -> int:
+    def rank_value(self, value: Any) -> int:
         """The range of a value; nulls come first."""
         if value is None:
             return 0
@@ -191,7 +191,9 @@ class _ZOrderColumn(NamedTuple):
     def rank_column(self) -> Column:
         from pyspark.sql import functions as f
 
-        ranks = _choose(self.value, self.bounds, [f.lit(1 + at) for at in range(len(self.bounds) + 1)])
+        ranks = _choose_by_range(
+            self.value, self.bounds, [f.lit(1 + at) for at in range(len(self.bounds) + 1)]
+        )
         return f.when(self.value.isNull(), 0).otherwise(ranks)
 
 
@@ -206,20 +208,20 @@ class _ZOrderCurve(NamedTuple):
     """Of each bin, between its files."""
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         return sum(len(cuts) + 1 for cuts in self.cuts)
 
-    def position_of(self, values: Sequence[Any]) -> Any:
+    def compute_positions(self, values: Sequence[Any]) -> Any:
         if len(self.columns) == 1:
             return values[0]
-        ranks = [column.rank(value) for column, value in zip(self.columns, values, strict=True)]
+        ranks = [column.rank_value(value) for column, value in zip(self.columns, values, strict=True)]
         return sum(
             ((rank >> bit) & 1) << (bit * len(ranks) + at)
             for at, rank in enumerate(ranks)
             for bit in range(RANK_BITS)
         )
 
-    def position(self) -> Column:
+    def make_position_column(self) -> Column:
         """The same for Spark."""
         from pyspark.sql import functions as f
 
@@ -233,7 +235,7 @@ class _ZOrderCurve(NamedTuple):
                 position = position.bitwiseOR(f.shiftleft(one_bit, bit * len(ranks) + at))
         return position
 
-    def file(self, number: Column, position: Column) -> Column:
+    def make_file_column(self, number: Column, position: Column) -> Column:
         """The file of a row, counted over all bins, by its bin and its position."""
         from pyspark.sql import functions as f
 
@@ -241,7 +243,9 @@ class _ZOrderCurve(NamedTuple):
         files = f.element_at(_make_integer_array(starts), number + 1)
         for at, cuts in enumerate(self.cuts):
             if cuts:
-                inside = _choose(position, cuts, [f.lit(starts[at] + part) for part in range(len(cuts) + 1)])
+                inside = _choose_by_range(
+                    position, cuts, [f.lit(starts[at] + part) for part in range(len(cuts) + 1)]
+                )
                 inside = f.when(position.isNull(), f.lit(starts[at])).otherwise(inside)
                 files = f.when(number == at, inside).otherwise(files)
         return files
@@ -253,44 +257,44 @@ def _plan_curve(
     """Choose the ranges of columns, and the cuts between files, by a sample of the rows."""
     files = [file for each in bins for file in each.files]
     values = [_comparable_column(path, job) for path in layout.sorted_by]
-    all_rows = sum(row_count(file) or file.size // ROW_BYTES for file in files)
-    df = rows(spark, job.snapshot, files, numbered=True)
+    all_rows = sum(count_rows(file) or file.size // ROW_BYTES for file in files)
+    df = read_rows(spark, job.snapshot, files, numbered=True)
     chosen = df.select(FILE, *(value.alias(f"value{at}") for at, value in enumerate(values)))
     if all_rows > SAMPLED_ROWS:
         chosen = chosen.sample(fraction=SAMPLED_ROWS / all_rows, seed=all_rows)
     sample = chosen.collect()
     columns = [
-        _ZOrderColumn(value, _cut([row[at] for row in sample], (1 << RANK_BITS) - 1))
+        _ZOrderColumn(value, _cut_into_ranges([row[at] for row in sample], (1 << RANK_BITS) - 1))
         for at, value in enumerate(values, 1)
     ]
     curve = _ZOrderCurve(columns, [])
     numbers = [number for number, each in enumerate(bins) for _ in each.files]
     positions: list[list[Any]] = [[] for _ in bins]
     for row in sample:
-        positions[numbers[row[0]]].append(curve.position_of(row[1:]))
+        positions[numbers[row[0]]].append(curve.compute_positions(row[1:]))
     cuts = [
-        _cut(positions_of_bin, layout.count_files(each))
+        _cut_into_ranges(positions_of_bin, layout.count_files(each))
         for positions_of_bin, each in zip(positions, bins, strict=True)
     ]
     return curve._replace(cuts=cuts)
 
 
-def _cut(values: Sequence[Any], parts: int) -> list[Any]:
+def _cut_into_ranges(values: Sequence[Any], parts: int) -> list[Any]:
     """The bounds between parts of values that are about equally many; equal values stay together."""
     ordered = sorted(value for value in values if value is not None and not _is_nan(value))
     bounds = (ordered[len(ordered) * part // parts] for part in range(1, parts)) if ordered else ()
     return [bound for bound in dict.fromkeys(bounds) if bound != ordered[0]]
 
 
-def _choose(value: Column, bounds: Sequence[Any], results: Sequence[Column]) -> Column:
+def _choose_by_range(value: Column, bounds: Sequence[Any], results: Sequence[Column]) -> Column:
     """The result for the range that a value is in, found in as many steps as a search in a sorted list."""
     from pyspark.sql import functions as f
 
     if not bounds:
         return results[0]
     half = len(bounds) // 2
-    below = _choose(value, bounds[:half], results[: half + 1])
-    above = _choose(value, bounds[half + 1 :], results[half + 1 :])
+    below = _choose_by_range(value, bounds[:half], results[: half + 1])
+    above = _choose_by_range(value, bounds[half + 1 :], results[half + 1 :])
     return f.when(value < f.lit(bounds[half]), below).otherwise(above)
 
 

@@ -16,25 +16,41 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.file_changes import count_live_rows
-from penstock.formats.delta.lake.marked_files import uses_vectors
+from penstock.formats.delta.lake.marked_files import uses_deletion_vectors
 from penstock.formats.delta.lake.row_rewrite import RowCounts, RowRewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add
-from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
+from penstock.formats.delta.protocol.column_rules import (
+    CURRENT_DEFAULT,
+    has_generated_value,
+    list_generation_expressions,
+)
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.delta.rows.deletion_words import BitmapWords
-from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
+from penstock.formats.delta.spark.job.computed_columns import add_generated_columns, make_default
 from penstock.formats.delta.spark.rewrites import outcome_rows
-from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
+from penstock.formats.delta.spark.rewrites.assignments import (
+    Path,
+    assign_values,
+    find_unassigned_columns,
+    make_expression,
+    make_row,
+)
 from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP
 from penstock.formats.delta.spark.rewrites.row_conditions import (
     check_deterministic,
     check_of_one_row,
-    necessary_of_target,
+    make_necessary_target_condition,
 )
-from penstock.formats.delta.spark.rewrites.row_marks import WORD, by_word, collect_words, mark_files, rows_of
-from penstock.formats.delta.spark.scan.deletions import bits_of
-from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
+from penstock.formats.delta.spark.rewrites.row_marks import (
+    WORD,
+    collect_rows,
+    collect_words,
+    group_by_word,
+    mark_files,
+)
+from penstock.formats.delta.spark.scan.deletions import make_word_bits
+from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, read_rows
 from penstock.formats.rows.arrow_types import pc
 from penstock.lake.row_changes import (
     DELETE,
@@ -96,12 +112,14 @@ class MergePlan:
         self._inserts = NOT_MATCHED in kinds
         # Rows outside of what the condition can be true for are matched by no source.
         self._looks_everywhere = NOT_MATCHED_BY_SOURCE in kinds
-        self._check(source)
+        self._check_source(source)
         needed = None
         if not self._looks_everywhere:
-            needed = necessary_of_target(self._read_rows(()).crossJoin(self._source), on, table.schema)
-        self._region = row_rewrite.region(table, needed)
-        self._candidates = table.candidates(needed)
+            needed = make_necessary_target_condition(
+                self._read_rows(()).crossJoin(self._source), on, table.schema
+            )
+        self._region = row_rewrite.make_table_part(table, needed)
+        self._candidates = table.find_candidate_files(needed)
 
     def insert_unmatched(self) -> RowRewrite | None:
         """Add the rows of the source that match none."""
@@ -109,8 +127,8 @@ class MergePlan:
 
         target = self._read_rows(self._candidates)
         joined = self._source.join(target, self._on.column, "left_anti")
-        chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
-        new = self._new_row_columns(chosen, None)
+        chosen = self._add_clause_number(joined).where(f.col(_CLAUSE).isNotNull())
+        new = self._make_new_row(chosen, None)
         computed = self._generated_columns()
         with explain_analysis():
             flags = [
@@ -119,12 +137,12 @@ class MergePlan:
             ]
             df = chosen.select(*(value.alias(name) for name, value in new.items()), *flags)
         by_name = {name: f.col(f"{outcome_rows.COMPUTED}{number}") for number, name in enumerate(computed)}
-        df = with_generated(df, self._table.schema, by_name).select(*map(quote_name, new))
-        actions = self._table.write(df)
+        df = add_generated_columns(df, self._table.schema, by_name).select(*map(quote_name, new))
+        actions = self._table.write_rows(df)
         if not actions:
             return None
         reads = row_rewrite.read_set_of(self._region, None)
-        return self._rewrite(actions, reads, RowCounts(inserted=_count_added_rows(actions)))
+        return self._make_rewrite(actions, reads, RowCounts(inserted=_count_added_rows(actions)))
 
     def rewrite_matched(self) -> RowRewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
@@ -139,7 +157,7 @@ class MergePlan:
         else:
             target = self._marked_rows(touched.marks)
         df = self._make_outcomes(target, len(goes), touched.has_several)
-        written = self._table.write(
+        written = self._table.write_rows(
             outcome_rows.select_written(df, has_changes=has_changes), has_changes=has_changes
         )
         if not goes and not written:
@@ -148,15 +166,15 @@ class MergePlan:
         if touched.marks is not None:
             marks = dict(enumerate(touched.marks.changed.values()))
             named = mark_files(self._table, goes, marks, written)
-        return self._rewrite(
-            [*row_rewrite.removals(goes), *named, *written],
+        return self._make_rewrite(
+            [*row_rewrite.make_removes(goes), *named, *written],
             row_rewrite.read_set_of(self._region, stays),
             self._count_rows(touched, goes, written),
         )
 
-    def _rewrite(self, actions: Sequence[Action], reads: WriterReads, counts: RowCounts) -> RowRewrite:
+    def _make_rewrite(self, actions: Sequence[Action], reads: WriterReads, counts: RowCounts) -> RowRewrite:
         parameters = {"predicate": self._on.told}
-        return RowRewrite(self._table, "MERGE", parameters, actions, reads, counts.of_merge, counts)
+        return RowRewrite(self._table, "MERGE", parameters, actions, reads, counts.merge_metrics, counts)
 
     def _count_rows(
         self, touched: _TouchedFiles, goes: Sequence[Add], written: Sequence[Action]
@@ -178,10 +196,12 @@ class MergePlan:
         if not self._candidates:
             return _TouchedFiles([], [], False)
         words = (
-            collect_words(self._candidates, self._group_by_row_words) if uses_vectors(self._table) else None
+            collect_words(self._candidates, self._group_by_row_words)
+            if uses_deletion_vectors(self._table)
+            else None
         )
         if words is not None:
-            marks = _Marks(rows_of(words, _CHANGED), rows_of(words, _MATCHED))
+            marks = _Marks(collect_rows(words, _CHANGED), collect_rows(words, _MATCHED))
             files = [(number, number in marks.changed) for number in {**marks.changed, **marks.matched}]
             sums = {name: pc.sum(words[name]).as_py() or 0 for name in _COUNTS}
         else:
@@ -213,7 +233,7 @@ class MergePlan:
     def _make_pairs(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of rows of files and of the source, with the clauses that apply to them."""
         how = "left_outer" if self._looks_everywhere else "inner"
-        return self._with_clause(self._read_rows(files).join(self._source, self._on.column, how))
+        return self._add_clause_number(self._read_rows(files).join(self._source, self._on.column, how))
 
     def _group_by_row_words(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of files by words of 64 rows: those with rows that are changed or matched.
@@ -222,16 +242,16 @@ class MergePlan:
         """
         from pyspark.sql import functions as f
 
-        def bits(condition: Column, name: str) -> Column:
-            named = f.when(condition, bits_of(ROW))
+        def collect_bits(condition: Column, name: str) -> Column:
+            named = f.when(condition, make_word_bits(ROW))
             return f.coalesce(f.bit_or(named), f.lit(0).cast("long")).alias(name)
 
         deletes = [number for number, clause in enumerate(self._clauses) if clause.action == DELETE]
-        counted = by_word(
+        counted = group_by_word(
             self._make_pairs(files),
-            bits(f.col(_CLAUSE).isNotNull(), _CLAUSE),
-            bits(f.col(_SOURCE).isNotNull(), _SOURCE),
-            bits(f.col(_CLAUSE).isin(deletes), _DELETED_ROWS),
+            collect_bits(f.col(_CLAUSE).isNotNull(), _CLAUSE),
+            collect_bits(f.col(_SOURCE).isNotNull(), _SOURCE),
+            collect_bits(f.col(_CLAUSE).isin(deletes), _DELETED_ROWS),
             f.count(_CLAUSE).alias(_CHANGES),
             f.count(_SOURCE).alias(_MATCHES),
         )
@@ -274,7 +294,7 @@ class MergePlan:
         from pyspark.sql import functions as f
 
         how = "full_outer" if self._inserts else "left_outer"
-        joined = self._with_clause(target.join(self._source, self._on.column, how))
+        joined = self._add_clause_number(target.join(self._source, self._on.column, how))
         if has_several:
             joined = _choose_pair_per_row(joined)
         # A row of a file that stays is nobody's business, even if a clause has come to apply to it since.
@@ -283,8 +303,8 @@ class MergePlan:
             outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
         old = {field.name: _target_column(field.name) for field in self._table.schema.fields}
-        new = self._new_row_columns(joined, old)
-        row_ids = outcome_rows.materialized_row_ids(self._table, outcome)
+        new = self._make_new_row(joined, old)
+        row_ids = outcome_rows.make_row_id_columns(self._table, outcome)
         with explain_analysis():
             computed = outcome_rows.ComputedRows(self._table.schema, self._generated_columns())
             return outcome_rows.outcome_rows(joined, old, new, outcome, row_ids, computed)
@@ -294,7 +314,7 @@ class MergePlan:
         from pyspark.sql import functions as f
 
         conditions = {}
-        for name, _ in expressions_of(self._table.metadata):
+        for name, _ in list_generation_expressions(self._table.metadata):
             applies = f.lit(False)
             for number, clause in enumerate(self._clauses):
                 if clause.action != DELETE and not self._assigns_column(clause, name):
@@ -308,10 +328,10 @@ class MergePlan:
         return any(column.strip("`").lower() == name.lower() for column in names)
 
     def _read_rows(self, files: Sequence[Add], row_ids: Mapping[str, FileRowIds] | None = None) -> DataFrame:
-        target = rows(self._spark, self._table.snapshot, files, numbered=True, row_ids=row_ids)
+        target = read_rows(self._spark, self._table.snapshot, files, numbered=True, row_ids=row_ids)
         return target.alias("target")
 
-    def _with_clause(self, joined: DataFrame) -> DataFrame:
+    def _add_clause_number(self, joined: DataFrame) -> DataFrame:
         """Pairs of rows with the clause that applies to them."""
         from pyspark.sql import functions as f
 
@@ -329,14 +349,14 @@ class MergePlan:
         with explain_analysis():
             return joined.withColumn(_CLAUSE, applies)
 
-    def _new_row_columns(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
+    def _make_new_row(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
         """The columns of the row that a pair of rows becomes."""
         from pyspark.sql import functions as f
 
         schema = self._table.schema
         empty = {field.name: f.lit(None).cast(field.dataType) for field in to_spark_schema(schema).fields}
         empty |= {
-            field.name: default_of(field) for field in schema.fields if CURRENT_DEFAULT in field.metadata
+            field.name: make_default(field) for field in schema.fields if CURRENT_DEFAULT in field.metadata
         }
         became = dict(empty if old is None else old)
         for number, clause in enumerate(self._clauses):
@@ -346,7 +366,7 @@ class MergePlan:
             if clause.action == INSERT:
                 self._check_given(values)
             base = empty if clause.action == INSERT or old is None else old
-            for name, made in row(schema, base.__getitem__, values).items():
+            for name, made in make_row(schema, base.__getitem__, values).items():
                 if made is not became[name]:
                     became[name] = f.when(f.col(_CLAUSE) == number, made).otherwise(became[name])
         return became
@@ -363,8 +383,8 @@ class MergePlan:
         }
 
     def _check_given(self, values: dict[Path, Column]) -> None:
-        has_value = {field.name for field in self._table.schema.fields if fills_itself(field)}
-        for name in lacking(self._table.schema, values):
+        has_value = {field.name for field in self._table.schema.fields if has_generated_value(field)}
+        for name in find_unassigned_columns(self._table.schema, values):
             if name in has_value:
                 continue
             raise InvalidRequest(
@@ -373,7 +393,7 @@ class MergePlan:
                 column=name,
             )
 
-    def _check(self, source: DataFrame) -> None:
+    def _check_source(self, source: DataFrame) -> None:
         """Refuse what Spark cannot make sense of, or what could be different at the second look, if any."""
         looks_once = all(clause.kind == NOT_MATCHED for clause in self._clauses)
         if not looks_once and _CURRENT_TIME.search(self._on.told):
@@ -382,7 +402,7 @@ class MergePlan:
                 "merge evaluates it twice; use a literal time"
             )
         # Without the columns that a merge puts beside them, which are nobody's to name.
-        target = rows(self._spark, self._table.snapshot, ()).alias("target")
+        target = read_rows(self._spark, self._table.snapshot, ()).alias("target")
         source = source.alias("source")
         with explain_analysis():
             both = target.join(source, self._on.column, "inner")
@@ -393,7 +413,7 @@ class MergePlan:
             place = f"in a clause for rows that are {clause.kind}, with {_NAMED[clause.kind]} columns: "
             condition = parse_condition(clause.condition).column
             values = (clause.values or {}).values()
-            check_of_one_row(named[clause.kind], (condition, *map(expression, values)), place)
+            check_of_one_row(named[clause.kind], (condition, *map(make_expression, values)), place)
             with explain_analysis(place):
                 chosen = named[clause.kind].where(condition)
             if not looks_once:

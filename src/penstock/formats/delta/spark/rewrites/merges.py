@@ -8,9 +8,9 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.row_rewrite import RowCounts, RowRewrite
-from penstock.formats.delta.lake.schema_evolution import metadata_changes, with_columns
+from penstock.formats.delta.lake.schema_evolution import make_metadata_actions, with_columns
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_rules import fills_itself, identities_of
+from penstock.formats.delta.protocol.column_rules import has_generated_value, list_identity_columns
 from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.numbered_rows import hold_rows
@@ -33,9 +33,9 @@ from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 def plan_merge(table: JobTable, plan: RowMerge) -> RowRewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     check_clauses(plan.clauses)
-    becomes = _merged_metadata(table, plan)
+    becomes = _evolve_metadata(table, plan)
     planned = _plan_rows(table.with_metadata(becomes) if becomes != table.metadata else table, plan)
-    changes = metadata_changes(table, becomes)
+    changes = make_metadata_actions(table, becomes)
     if not changes:
         return planned
     if planned is None:  # the columns are added all the same
@@ -62,14 +62,14 @@ def _plan_rows(table: JobTable, plan: RowMerge) -> RowRewrite | None:
         with explain_analysis():
             columns = plan.source.columns
         fields = table.schema.fields
-        filled = [field.name for field in fields if fills_itself(field)]
+        filled = [field.name for field in fields if has_generated_value(field)]
         check_source_columns(table.key, [field.name for field in fields], columns, filled)
     with nullcontext(plan.source) if only_inserts else hold_rows(plan.source) as source:
         pairs = MergePlan(table, source, parse_condition(plan.on), plan.clauses)
         return pairs.insert_unmatched() if only_inserts else pairs.rewrite_matched()
 
 
-def _merged_metadata(table: JobTable, plan: RowMerge) -> Metadata:
+def _evolve_metadata(table: JobTable, plan: RowMerge) -> Metadata:
     """What the table is after the merge: it may get columns that clauses take from the source."""
     if not plan.merge_schema:
         return table.metadata
@@ -86,7 +86,7 @@ def _merged_metadata(table: JobTable, plan: RowMerge) -> Metadata:
 
 def _check_identities(clause: MergeClause, table: JobTable) -> None:
     """``UnsupportedFeature`` for a clause that inserts rows which the table would have to number."""
-    for column in identities_of(table.metadata) if clause.action == INSERT else ():
+    for column in list_identity_columns(table.metadata) if clause.action == INSERT else ():
         raise UnsupportedFeature(
             f"a merge cannot insert rows into '{table.key}', which has an identity column "
             f"('{column.name}'): write new rows with penstock.spark.write",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.formats.delta.lake.job_outputs import CHANGES
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
-from penstock.formats.delta.protocol.row_ids import row_columns_of
-from penstock.formats.delta.spark.job.computed_columns import with_generated
+from penstock.formats.delta.protocol.row_ids import get_row_tracking_columns
+from penstock.formats.delta.spark.job.computed_columns import add_generated_columns
 from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
 from penstock.formats.rows.schema import StructType
 from penstock.lake.row_changes import DELETE, INSERT, UPDATE
@@ -63,10 +63,10 @@ def outcome_rows(
     if computed is None or not conditions:
         return rows
     by_name = {name: f.col(f"{COMPUTED}{number}") for number, name in enumerate(conditions)}
-    return with_generated(rows, computed.table, by_name, NEW)
+    return add_generated_columns(rows, computed.table, by_name, NEW)
 
 
-def materialized_row_ids(table: DeltaJob, outcome: Column | None = None) -> dict[str, Column]:
+def make_row_id_columns(table: DeltaJob, outcome: Column | None = None) -> dict[str, Column]:
     """The columns that keep the ids of rows which are written anew, by their names in files; none if the
     table does not track rows. Without an outcome, rows are new.
 
@@ -74,7 +74,7 @@ def materialized_row_ids(table: DeltaJob, outcome: Column | None = None) -> dict
     """
     from pyspark.sql import functions as f
 
-    columns = row_columns_of(table.metadata)
+    columns = get_row_tracking_columns(table.metadata)
     if columns is None:
         return {}
     if outcome is None:

@@ -15,7 +15,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.partition_folders import fields_of
+from penstock.formats.delta.lake.partition_folders import list_partition_fields
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.spark.scan.log_values import log_value
@@ -65,28 +65,35 @@ def check_deterministic(df: DataFrame, subject: str) -> None:
         raise InvalidRequest(f"{subject} is not deterministic; compute its values into a column first")
 
 
-def necessary(df: DataFrame, condition: AnalyzedCondition, schema: StructType) -> str | None:
+def make_necessary_condition(df: DataFrame, condition: AnalyzedCondition, schema: StructType) -> str | None:
     """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
     lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
     """
-    return _understood_condition(
-        df, schema, [part.strip() for part in _and_parts(_condition_sql(df, condition))]
+    return _join_understood_parts(
+        df, schema, [part.strip() for part in _split_conjunction(_format_condition(df, condition))]
     )
 
 
-def necessary_of_target(df: DataFrame, condition: AnalyzedCondition, schema: StructType) -> str | None:
-    """As ``necessary``, where ``df`` joins the table, as ``target``, with a ``source``.
+def make_necessary_target_condition(
+    df: DataFrame, condition: AnalyzedCondition, schema: StructType
+) -> str | None:
+    """As ``make_necessary_condition``, where ``df`` joins the table, as ``target``, with a ``source``.
 
     A column may be qualified so; what speaks of the source is passed over.
     """
     if is_case_sensitive(df.sparkSession):
         return None  # a column of the source may be called as one of the table is, but for the case
-    return _understood_condition(
-        df, schema, [_without_qualifiers(part.strip()) for part in _and_parts(_condition_sql(df, condition))]
+    return _join_understood_parts(
+        df,
+        schema,
+        [
+            _remove_target_qualifier(part.strip())
+            for part in _split_conjunction(_format_condition(df, condition))
+        ],
     )
 
 
-def _understood_condition(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
+def _join_understood_parts(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
     understood = [
         part for part in found if part is not None and has_same_meaning_in_spark(part, schema, zone)
@@ -96,7 +103,7 @@ def _understood_condition(df: DataFrame, schema: StructType, found: Sequence[str
 
 def is_about_partitions(df: DataFrame, condition: AnalyzedCondition, table: JobTable) -> bool:
     """Whether it is sure that a condition on rows of the table names partition columns alone."""
-    found = _analyzed_condition(df, condition)
+    found = _analyze_condition(df, condition)
     if found is None:
         return False
     named = found.references().toSeq()
@@ -110,10 +117,10 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Analyze
     Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
     of its column's type.
     """
-    fields, place = fields_of(table.metadata), table.snapshot.place
+    fields, place = list_partition_fields(table.metadata), table.snapshot.place
     stored = [stored_name(field) for field in fields]
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
-    for file in table.candidates(None):
+    for file in table.find_candidate_files(None):
         values = tuple(file.partition_values.get(name) for name in stored)
         by_values.setdefault(values, []).append(file)
     rows = [
@@ -127,11 +134,11 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Analyze
     return [file for row in chosen for file in groups[row[0]]]
 
 
-def _condition_sql(df: DataFrame, condition: AnalyzedCondition) -> str:
+def _format_condition(df: DataFrame, condition: AnalyzedCondition) -> str:
     """A condition as SQL; empty if it is not known."""
     if condition.text is not None:
         return condition.text
-    found = _analyzed_condition(df, condition)
+    found = _analyze_condition(df, condition)
     return "" if found is None or not _has_matching_qualifiers(df, found) else _CAST.sub(r"\1", found.sql())
 
 
@@ -148,7 +155,7 @@ def _table_qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
         yield one.exprId().id(), one.qualifier().mkString(".")
 
 
-def _analyzed_condition(df: DataFrame, condition: AnalyzedCondition) -> Any:
+def _analyze_condition(df: DataFrame, condition: AnalyzedCondition) -> Any:
     """The condition as analyzed by Spark; ``None`` over Spark Connect, which does not expose it."""
     if not jar.is_classic(df.sparkSession):
         return None
@@ -156,7 +163,7 @@ def _analyzed_condition(df: DataFrame, condition: AnalyzedCondition) -> Any:
     return plan.condition() if plan.nodeName() == "Filter" else None
 
 
-def _and_parts(text: str) -> list[str]:
+def _split_conjunction(text: str) -> list[str]:
     """The parts of a condition joined by AND; empty if the text is not simple enough to split."""
     if any(sign in text for sign in _UNCLEAR):
         return []
@@ -178,8 +185,8 @@ def _and_parts(text: str) -> list[str]:
     parts.append(text[start:])
     if len(parts) == 1:
         inside = _ENCLOSED.fullmatch(text)
-        return _and_parts(inside[1]) if inside and _is_closed(inside[1]) else parts
-    return [one for part in parts for one in _and_parts(part)]
+        return _split_conjunction(inside[1]) if inside and _is_closed(inside[1]) else parts
+    return [one for part in parts for one in _split_conjunction(part)]
 
 
 def _is_closed(text: str) -> bool:
@@ -192,7 +199,7 @@ def _is_closed(text: str) -> bool:
     return depth == 0
 
 
-def _without_qualifiers(text: str) -> str | None:
+def _remove_target_qualifier(text: str) -> str | None:
     """A condition on columns of the target only, with the qualifier ``target`` removed; ``None`` if it names
     the source."""
     firsts = {_normalise_name(found[1]) for found in _NAMES.finditer(text)}

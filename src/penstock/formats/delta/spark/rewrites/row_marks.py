@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.lake.file_changes import row_count
+from penstock.formats.delta.lake.file_changes import count_rows
 from penstock.formats.delta.lake.marked_files import FileDeletionMarks, mark_beside
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.rows import deletion_words
 from penstock.formats.delta.rows.deletion_words import BitmapWords
-from penstock.formats.delta.spark.scan.deletions import word_of, words_by_file
+from penstock.formats.delta.spark.scan.deletions import make_word_number, merge_words
 from penstock.formats.delta.spark.scan.scans import ROW
 from penstock.formats.rows.arrow_types import pa, pc
 
@@ -31,9 +31,9 @@ ROWS_UNKNOWN: Final = 1 << 23
 WORD: Final = "__penstock_word"
 
 
-def by_word(numbered: DataFrame, *values: Column) -> DataFrame:
+def group_by_word(numbered: DataFrame, *values: Column) -> DataFrame:
     """Numbered rows by the words that they belong to, with values of each word."""
-    return numbered.groupBy(FILE, word_of(ROW).alias(WORD)).agg(*values)
+    return numbered.groupBy(FILE, make_word_number(ROW).alias(WORD)).agg(*values)
 
 
 def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame]) -> Any | None:
@@ -50,16 +50,16 @@ def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame
     return pa.concat_tables(parts)
 
 
-def rows_of(words: Any, name: str) -> dict[int, BitmapWords]:
+def collect_rows(words: Any, name: str) -> dict[int, BitmapWords]:
     """The rows that a column of collected words names, by the numbers of their files."""
-    return words_by_file(words[FILE], words[WORD], words[name])
+    return merge_words(words[FILE], words[WORD], words[name])
 
 
 def split_files(files: Sequence[Add]) -> Iterator[tuple[int, Sequence[Add]]]:
     """Files in parts of ``ROWS_AT_ONCE``, each with the number of its first file."""
     start, count = 0, 0
     for number, file in enumerate(files):
-        rows = row_count(file)
+        rows = count_rows(file)
         count += ROWS_UNKNOWN if rows is None else rows
         if count > ROWS_AT_ONCE and number > start:
             yield start, files[start:number]

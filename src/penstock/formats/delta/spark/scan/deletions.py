@@ -40,18 +40,18 @@ def pick_rows(
 
     words = _to_frame(spark, found).hint("broadcast" if _are_few(found) else "merge")
     place = F.col(row).bitwiseAND(F.lit(WORD_ROWS - 1)).cast("int")
-    is_named = (_key_of(F.col(file), F.col(row)) == F.col(_KEY)) & (F.getbit(F.col(_WORD), place) == 1)
+    is_named = (_make_row_key(F.col(file), F.col(row)) == F.col(_KEY)) & (F.getbit(F.col(_WORD), place) == 1)
     return df.join(words, is_named, "left_anti" if is_inverse else "left_semi")
 
 
-def word_of(row: str) -> Column:
+def make_word_number(row: str) -> Column:
     """The number of the word that a row belongs to."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     return F.shiftright(F.col(row), _WORD_BITS)
 
 
-def bits_of(row: str) -> Column:
+def make_word_bits(row: str) -> Column:
     """A word that names a row alone."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
@@ -59,7 +59,7 @@ def bits_of(row: str) -> Column:
     return F.call_function("shiftleft", F.lit(1).cast("long"), place)
 
 
-def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, BitmapWords]:
+def merge_words(files: Any, numbers: Any, words: Any) -> dict[int, BitmapWords]:
     """Words of several files by file number, each word once, without zeros."""
     table = pa.table({"file": files, "number": numbers, "word": words})
     table = table.filter(pc.not_equal(table["word"], 0)).sort_by(
@@ -70,7 +70,7 @@ def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, BitmapWords
     for counted in pc.value_counts(table["file"].combine_chunks()).to_pylist():
         count = counted["counts"]
         part = table.slice(start, count)
-        result[counted["values"]] = BitmapWords.among(
+        result[counted["values"]] = BitmapWords.from_numbered_words(
             part["number"].combine_chunks(), part["word"].combine_chunks()
         )
         start += count
@@ -81,7 +81,7 @@ def _are_few(words_by_file: Mapping[int, BitmapWords]) -> bool:
     return sum(len(words.words) for words in words_by_file.values()) <= BROADCAST_MAX_WORDS
 
 
-def _key_of(file: Column, row: Column) -> Column:
+def _make_row_key(file: Column, row: Column) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     return F.shiftleft(file.cast("long"), _FILE_SHIFT).bitwiseOR(F.shiftright(row, _WORD_BITS))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, get_column_mapping
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, MapType, StructType, Type, parse_schema
 
@@ -24,14 +24,14 @@ _WIDER: Final = {
 """As which types Spark reads values of others from files, and takes each for what it is."""
 
 
-def unreadable(older: Metadata, newer: Metadata) -> str | None:
+def explain_unreadable(older: Metadata, newer: Metadata) -> str | None:
     """Why files of a version cannot be read with the columns of a newer one; ``None`` if they can.
 
     The newer one may have further columns, and types that hold all values of the older ones.
     """
     if older.schema_string == newer.schema_string:
         return None
-    names = _FileNames(mapping_of(older), mapping_of(newer))
+    names = _FileNames(get_column_mapping(older), get_column_mapping(newer))
     was, is_ = parse_schema(older.schema_string), parse_schema(newer.schema_string)
     return next(_find_problems(was, is_, names, ""), None)
 
@@ -46,10 +46,10 @@ class _FileNames(NamedTuple):
 def _find_problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
     match older, newer:
         case StructType(), StructType():
-            newer_fields = {names.newer.physical(field): field for field in newer.fields}
+            newer_fields = {names.newer.get_physical_name(field): field for field in newer.fields}
             for field in older.fields:
                 name = f"{path}.{field.name}" if path else field.name
-                found = newer_fields.get(names.older.physical(field))
+                found = newer_fields.get(names.older.get_physical_name(field))
                 if found is None:
                     yield f"'{name}' no longer exists"
                 else:
@@ -60,13 +60,13 @@ def _find_problems(older: Type, newer: Type, names: _FileNames, path: str) -> It
             yield from _find_problems(older.key_type, newer.key_type, names, f"{path}.key")
             yield from _find_problems(older.value_type, newer.value_type, names, f"{path}.value")
         case str(), str():
-            if not _can_hold(newer, older):
+            if not _can_hold_type(newer, older):
                 yield f"'{path}' had the type {older}, and has the type {newer} now"
         case _:
             yield f"'{path}' has an incompatible type now"
 
 
-def _can_hold(newer: str, older: str) -> bool:
+def _can_hold_type(newer: str, older: str) -> bool:
     """Whether every value of the older type is the same value of the newer one."""
     newer, older = newer.replace(" ", ""), older.replace(" ", "")
     if newer == older or older == "void" or newer in _WIDER.get(older, ()):

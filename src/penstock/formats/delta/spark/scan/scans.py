@@ -19,8 +19,8 @@ from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visible, to_scan_file
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
-from penstock.formats.delta.protocol.row_ids import FileRowIds, RowTrackingColumns, row_columns_of
-from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, with_deleted
+from penstock.formats.delta.protocol.row_ids import FileRowIds, RowTrackingColumns, get_row_tracking_columns
+from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, read_deletion_vectors
 from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROW: Final = "__penstock_row"
 """The number of the row in its file."""
 ROW_ID: Final = "__penstock_row_id"
-"""The id of a row of a table that tracks rows, where ``rows`` is asked to tell."""
+"""The id of a row of a table that tracks rows, where ``read_rows`` is asked to tell."""
 ROW_VERSION: Final = "__penstock_row_commit_version"
 """The version at which the row was last written."""
 
@@ -50,7 +50,7 @@ _ROW_IDS: Final = (
 """What the log says of the ids of a file's rows."""
 
 
-def scan(
+def scan_files(
     spark: SparkSession,
     place: Place,
     files: Sequence[ScanFile],
@@ -70,7 +70,7 @@ def scan(
     try:
         return read_files(spark, place, files, columns, constants, how)
     except PySparkException as problem:
-        raise _wrong_values(place, problem) from None
+        raise _partition_values_error(place, problem) from None
 
 
 def planned_rows(spark: SparkSession, place: Place, table_scan: TableScan) -> DataFrame:
@@ -82,11 +82,11 @@ def planned_rows(spark: SparkSession, place: Place, table_scan: TableScan) -> Da
     try:
         rows = scan.rows(spark._jsparkSession, msgspec.json.encode(table_scan).decode())
     except PySparkException as problem:
-        raise _wrong_values(place, problem) from None
+        raise _partition_values_error(place, problem) from None
     return DataFrame(rows, spark)
 
 
-def _wrong_values(place: Place, problem: Exception) -> InvalidLog:
+def _partition_values_error(place: Place, problem: Exception) -> InvalidLog:
     return InvalidLog(
         f"{place.url} has partition values that do not match the type of their column: {problem}",
         table=place.url,
@@ -105,7 +105,7 @@ class FilePiece(msgspec.Struct, frozen=True):
     """Whether the rows to be read are those that ``picked`` does not name."""
 
 
-def rows(
+def read_rows(
     spark: SparkSession,
     snapshot: TableSnapshot,
     files: Iterable[Add],
@@ -123,9 +123,10 @@ def rows(
     reads.
     """
     pieces = (
-        FilePiece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(snapshot.place, files)
+        FilePiece(file, picked=gone, is_inverse=True)
+        for file, gone in read_deletion_vectors(snapshot.place, files)
     )
-    return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered, origin=origin)
+    return _read_pieces_with_row_ids(spark, snapshot, pieces, row_ids, numbered=numbered, origin=origin)
 
 
 def picked_rows(
@@ -136,15 +137,15 @@ def picked_rows(
     numbered: bool = False,
     row_ids: Mapping[str, FileRowIds] | None = None,
 ) -> DataFrame:
-    """Given rows of files of a version of a table; as ``rows`` otherwise.
+    """Given rows of files of a version of a table; as ``read_rows`` otherwise.
 
     They are rows that the table has: deletion vectors are not looked at.
     """
     pieces = (FilePiece(file, picked=picked) for file, picked in files)
-    return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered)
+    return _read_pieces_with_row_ids(spark, snapshot, pieces, row_ids, numbered=numbered)
 
 
-def _rows_of(
+def _read_pieces_with_row_ids(
     spark: SparkSession,
     snapshot: TableSnapshot,
     pieces: Iterable[FilePiece],
@@ -154,14 +155,14 @@ def _rows_of(
     origin: TableOrigin = UNTOLD,
 ) -> DataFrame:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
-    stored = row_columns_of(snapshot.metadata) if row_ids is not None else None
+    stored = get_row_tracking_columns(snapshot.metadata) if row_ids is not None else None
     if row_ids is None or stored is None:
-        return read(spark, place, columns, pieces, numbered=numbered, origin=origin)
+        return read_pieces(spark, place, columns, pieces, numbered=numbered, origin=origin)
     with_ids = (
         replace(piece, values=_spell_row_ids(row_ids.get(decode_path(piece.file.path)))) for piece in pieces
     )
     fields = tuple(Field(name=name, type="long", nullable=True) for name in stored)
-    beside = read(
+    beside = read_pieces(
         spark, place, columns, with_ids, constants=_ROW_IDS, beside=fields, numbered=True, origin=origin
     )
     return _with_row_ids(beside, columns, stored, numbered=numbered)
@@ -183,7 +184,7 @@ def _with_row_ids(
     return df.select(*shown, row_id.alias(ROW_ID), version.alias(ROW_VERSION))
 
 
-def read(
+def read_pieces(
     spark: SparkSession,
     place: Place,
     columns: FileColumns,
@@ -207,20 +208,20 @@ def read(
     room = WordBudget(place)
     for number, piece in enumerate(pieces):
         if piece.picked is None:
-            whole.append(reader.file(piece, number if numbered else None))
+            whole.append(reader.make_scan_file(piece, number if numbered else None))
         else:
             # Apart from the others, so that these lose nothing by it.
-            parts[piece.is_inverse].append(reader.file(piece, number))
-            room.take(piece.picked)
+            parts[piece.is_inverse].append(reader.make_scan_file(piece, number))
+            room.spend_words(piece.picked)
             named[piece.is_inverse][number] = piece.picked
     found = []
     if whole or not any(parts.values()):
-        found.append(reader.rows(whole, numbered=numbered))
+        found.append(reader.read_rows(whole, numbered=numbered))
     for is_inverse, files in parts.items():
         if files:
-            rows = reader.rows(files, numbered=True)
+            rows = reader.read_rows(files, numbered=True)
             rows = pick_rows(spark, rows, named[is_inverse], FILE, ROW, is_inverse=is_inverse)
-            found.append(rows.select(reader.names(numbered=numbered)))
+            found.append(rows.select(reader.list_column_names(numbered=numbered)))
     return reduce(lambda one, other: one.union(other), found)
 
 
@@ -240,17 +241,17 @@ class _PieceReader:
         self._constants, self._beside = constants, beside
         self._how = ReadSettings(options=columns.options, origin=origin.text, table=origin.table)
 
-    def file(self, piece: FilePiece, number: int | None) -> ScanFile:
+    def make_scan_file(self, piece: FilePiece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""
         ends = () if number is None else (str(number),)
         return to_scan_file(self._place, self._columns, piece.file, (*piece.values, *ends))
 
-    def rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:
+    def read_rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
         columns = self._columns
         numbers = (FILE_FIELD,) if numbered else ()
-        found = scan(
+        found = scan_files(
             self._spark,
             self._place,
             files,
@@ -260,9 +261,9 @@ class _PieceReader:
         )
         others = [F.col(quote_name(one.name)) for one in (*self._beside, *self._constants, *numbers)]
         ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []
-        return found.select(*map(show_column, columns.shown), *others, *ends)
+        return found.select(*map(show_column, columns.shown_columns), *others, *ends)
 
-    def names(self, *, numbered: bool) -> list[str]:
+    def list_column_names(self, *, numbered: bool) -> list[str]:
         """The names of the columns of its rows, as Spark's SQL takes them."""
         others = (one.name for one in (*self._beside, *self._constants))
         return [

@@ -11,12 +11,12 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from penstock.formats.delta.log.log_files import LogFile
-from penstock.formats.delta.log.scan import batches
+from penstock.formats.delta.log.scan import read_rows
 from penstock.formats.delta.log.segments import LogSegment
-from penstock.formats.delta.log.snapshot import replay
+from penstock.formats.delta.log.snapshot import replay_segment
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
-from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.delta.rows.file_addresses import open_table_place
 from penstock.formats.rows.arrow_types import allow_nulls, make_arrow_schema, pa
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
@@ -47,19 +47,19 @@ def group_files(
     ]
 
 
-def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> Iterator[Any]:
+def read_group(group: InputPartition, columns: tuple[str, ...], where: str | None) -> Iterator[Any]:
     """The rows of a group as batches of Arrow, in the types in which Spark takes them."""
     if not isinstance(group, FileGroup):  # what Spark makes up where there is nothing to read
         return
     files = _OneCommit(group)
     segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
-    snapshot = replay(files, segment)
+    snapshot = replay_segment(files, segment)
     wanted = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
     schema = make_arrow_schema(wanted)
     places = Places(MovedRoots(group.moved))
-    place = table_place(places, group.location, snapshot.metadata.configuration)
+    place = open_table_place(places, group.location, snapshot.metadata.configuration)
     try:
-        for batch in batches(snapshot, place, columns=columns, where=where):
+        for batch in read_rows(snapshot, place, columns=columns, where=where):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     finally:
         places.close()
@@ -76,10 +76,10 @@ class _OneCommit:
     def __init__(self, group: FileGroup) -> None:
         self.url, self._lines = group.location, group.lines
 
-    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:  # noqa: ARG002
+    def list_files(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:  # noqa: ARG002
         return iter(())
 
-    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+    def read_files(self, names: Iterable[str]) -> Iterator[bytes | None]:
         return (self._lines if name == _NAME else None for name in names)
 
 

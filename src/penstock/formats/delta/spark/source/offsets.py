@@ -48,9 +48,9 @@ class StreamOffset(msgspec.Struct, frozen=True, kw_only=True):
 
     def start_of(self, end: StreamOffset) -> StreamOffset:
         """Where a batch starts that ends at another place: here, or where that stream began."""
-        return end.at(end.first - end.has_snapshot) if self.is_undecided else self
+        return end.move_to(end.first - end.has_snapshot) if self.is_undecided else self
 
-    def at(self, version: int, files: int = 0) -> StreamOffset:
+    def move_to(self, version: int, files: int = 0) -> StreamOffset:
         return msgspec.structs.replace(self, version=version, files=files)
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class StreamOffset(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def offset_of(told: Any) -> StreamOffset:
+def parse_offset(told: Any) -> StreamOffset:
     """The offset in a checkpoint. ``InvalidRequest`` for that of another source."""
     try:
         return decoders.convert_value(told, StreamOffset)
@@ -83,29 +83,31 @@ class BatchLimit(msgspec.Struct, frozen=True, kw_only=True):
     def is_none(self) -> bool:
         return self.files is None and self.size is None
 
-    def allows(self, files: int, size: int) -> bool:
+    def allows_files(self, files: int, size: int) -> bool:
         return (self.files is None or files <= self.files) and (self.size is None or size <= self.size)
 
 
-def reach(start: StreamOffset, latest: int, files_of: FilesOf[Add], limit: BatchLimit) -> StreamOffset:
+def find_batch_end(
+    start: StreamOffset, latest: int, files_of: FilesOf[Add], limit: BatchLimit
+) -> StreamOffset:
     """The place up to which one batch reads: as far as the limit allows, and by one file at least."""
     if start.version > latest:
         return start
     if limit.is_none:
-        return start.at(latest + 1)
+        return start.move_to(latest + 1)
     taken, size, skip = 0, 0, start.files
     for version, files in files_of(range(start.version, latest + 1)):
         for number, file in enumerate(files[skip:], skip):
-            if taken and not limit.allows(taken + 1, size + file.size):
-                return start.at(version, number)
+            if taken and not limit.allows_files(taken + 1, size + file.size):
+                return start.move_to(version, number)
             taken, size = taken + 1, size + file.size
-        if taken and not limit.allows(taken + 1, size + 1):  # whatever is wrong with the next one
-            return start.at(version + 1)
+        if taken and not limit.allows_files(taken + 1, size + 1):  # whatever is wrong with the next one
+            return start.move_to(version + 1)
         skip = 0
-    return start.at(latest + 1)
+    return start.move_to(latest + 1)
 
 
-def between(start: StreamOffset, end: StreamOffset, files_of: FilesOf[File]) -> Iterator[File]:
+def list_files_between(start: StreamOffset, end: StreamOffset, files_of: FilesOf[File]) -> Iterator[File]:
     """The files that are read from one place to another: the same ones whenever it is asked."""
     for version, files in files_of(range(start.version, end.last + 1)):
         first = start.files if version == start.version else 0

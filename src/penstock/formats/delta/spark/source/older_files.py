@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import get_column_mapping
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 
@@ -25,8 +25,10 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
     if was.schema_string == now.schema_string and was.partition_columns == now.partition_columns:
         return now
     schema = parse_schema(now.schema_string)
-    for field, before in _common_columns(schema, parse_schema(was.schema_string), columns):
-        if mapping_of(was).physical(before) != mapping_of(now).physical(field):
+    for field, before in _pair_common_columns(schema, parse_schema(was.schema_string), columns):
+        if get_column_mapping(was).get_physical_name(before) != get_column_mapping(now).get_physical_name(
+            field
+        ):
             raise _mixed_versions_error(
                 version, name, f"has a different column '{field.name}' than the table has now"
             )
@@ -35,8 +37,8 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
             raise _mixed_versions_error(
                 version,
                 name,
-                f"has the column '{field.name}' with the type {_type_name(before.type)}, which is "
-                f"{_type_name(field.type)} now",
+                f"has the column '{field.name}' with the type {_describe_type(before.type)}, which is "
+                f"{_describe_type(field.type)} now",
             )
     partitions = tuple(column for column in was.partition_columns if schema.field(column) is not None)
     return replace(now, partition_columns=partitions)
@@ -45,7 +47,7 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
 _WIDENED = "delta.typeChanges"
 
 
-def _common_columns(
+def _pair_common_columns(
     now: StructType, was: StructType, columns: Sequence[str]
 ) -> Iterator[tuple[Field, Field]]:
     """The columns that are there now and were there then."""
@@ -70,7 +72,7 @@ def _is_part_of(was: Type, now: Type) -> bool:
             return was == now
 
 
-def _type_name(kind: Type) -> str:
+def _describe_type(kind: Type) -> str:
     return (
         kind
         if isinstance(kind, str)

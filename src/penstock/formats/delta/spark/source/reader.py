@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.delta.spark.source.file_groups import group_files, readable_schema, rows
+from penstock.formats.delta.spark.source.file_groups import group_files, read_group, readable_schema
 from penstock.formats.rows.arrow_types import find_arrow_type
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
@@ -32,7 +32,7 @@ class PinnedTable(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     metadata: Metadata
 
-    def table(self, lake: Lake, options: SourceOptions) -> Table:
+    def open_table(self, lake: Lake, options: SourceOptions) -> Table:
         return Table(lake, options.table, self.commit, self.via)
 
 
@@ -68,11 +68,11 @@ class TableReader(DataSourceReader):
     def __init__(self, options: SourceOptions, pin: PinnedTable, schema: StructType) -> None:
         check_condition(options.where, pin.metadata)
         self._options, self._pin = options, pin
-        self._columns = columns_of(schema, pin.metadata)
+        self._columns = select_column_names(schema, pin.metadata)
 
     def partitions(self) -> Sequence[InputPartition]:
         with mark_errors(), self._options.open() as lake:
-            table = self._pin.table(lake, self._options)
+            table = self._pin.open_table(lake, self._options)
             if self._options.version is None and self._options.timestamp is None:
                 table.note_read(self._options.where)
             snapshot = table.snapshot(self._pin.version)
@@ -81,10 +81,10 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with mark_errors():
-            yield from rows(partition, self._columns, self._options.where)
+            yield from read_group(partition, self._columns, self._options.where)
 
 
-def columns_of(schema: StructType, metadata: Metadata) -> tuple[str, ...]:
+def select_column_names(schema: StructType, metadata: Metadata) -> tuple[str, ...]:
     """The columns that are read for a schema, which is the table's or names some of its columns.
 
     ``InvalidRequest`` for a column that the table does not have, or has in another type.

@@ -13,23 +13,23 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
-from penstock.formats.delta.lake.snapshot import commits_of, pages
+from penstock.formats.delta.lake.snapshot import list_commit_files, read_version_pages
 from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
-from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.protocol.transaction import find_last_action
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.delta.spark.source.file_groups import group_files, rows
+from penstock.formats.delta.spark.source.file_groups import group_files, read_group
 from penstock.formats.delta.spark.source.offsets import (
     BatchLimit,
     Files,
     StreamOffset,
     added_files,
-    between,
     check_same_table,
-    offset_of,
-    reach,
+    find_batch_end,
+    list_files_between,
+    parse_offset,
 )
 from penstock.formats.delta.spark.source.older_files import read_as
-from penstock.formats.delta.spark.source.reader import columns_of
+from penstock.formats.delta.spark.source.reader import select_column_names
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
@@ -101,27 +101,27 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
         with mark_errors():
-            given = self._last if start is None else offset_of(start)
+            given = self._last if start is None else parse_offset(start)
             now = self._refresh_versions(given)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
             begin = self._first_offset(now, latest) if given.is_undecided else given
             most = BatchLimit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
-            end = reach(begin, latest, lambda versions: self._read_files(versions, begin), most)
+            end = find_batch_end(begin, latest, lambda versions: self._read_files(versions, begin), most)
             self._last = given if end == given else self._with_tip(end, now)
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with mark_errors():
-            first, final = offset_of(start), offset_of(end)
+            first, final = parse_offset(start), parse_offset(end)
             now = self._refresh_versions(
                 final
             )  # of a line that has the one's last version and so has the other's
             self._last = final
             protocol, metadata = now.parse_declared()
-            columns_of(self._schema, metadata)
+            select_column_names(self._schema, metadata)
             check_condition(self._options.where, metadata)
             begin = first.start_of(final)
-            files = between(
+            files = list_files_between(
                 begin, final, lambda versions: self._files_with_metadata(versions, begin, metadata)
             )
             return [
@@ -134,7 +134,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with mark_errors():
-            yield from rows(partition, self._columns, self._options.where)
+            yield from read_group(partition, self._columns, self._options.where)
 
     def stop(self) -> None:
         if (lake := self.__dict__.pop("_lake", None)) is not None:
@@ -215,7 +215,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_files(self, versions: range, offset: StreamOffset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
-        return ((commit.version, commit.files) for commit in self._read(versions, offset))
+        return ((commit.version, commit.files) for commit in self._read_versions(versions, offset))
 
     def _files_with_metadata(
         self, versions: range, offset: StreamOffset, now: Metadata
@@ -224,7 +224,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned, was = self._was or (None, None)
         if planned not in (versions.start - 1, versions.start):  # a version may be read in several batches
             was = None
-        for commit in self._read(versions, offset):
+        for commit in self._read_versions(versions, offset):
             was = commit.metadata or was or self._table.snapshot(commit.version).metadata
             self._was = commit.version, was
             under = now
@@ -232,7 +232,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 under = read_as(commit.version, was, now, self._columns, str(self._options.table))
             yield commit.version, [(under, file) for file in commit.files]
 
-    def _read(self, versions: range, offset: StreamOffset) -> Iterator[_VersionRead]:
+    def _read_versions(self, versions: range, offset: StreamOffset) -> Iterator[_VersionRead]:
         first = versions.start
         if offset.has_snapshot and first < offset.first and versions:
             found = self._table.snapshot(first)
@@ -245,8 +245,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not versions:
             return
         name = str(self._options.table)
-        log = pages(self._table, versions.start, versions.stop - 1)
-        for commit in commits_of(log, self._lake.places.open_place(log.location), versions):
+        log = read_version_pages(self._table, versions.start, versions.stop - 1)
+        for commit in list_commit_files(log, self._lake.places.open_place(log.location), versions):
             if commit.data is None:
                 raise VersionNotFound(
                     f"version {commit.version} of '{name}' was cleaned up before the stream read it; start a "
@@ -257,4 +257,4 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             actions = [line.action for line in parse_commit(commit.data)]
             skips = self._options.skip_change_commits
             files = added_files(commit.version, actions, self._columns, name, skips_changes=skips)
-            yield _VersionRead(commit.version, files, last(actions, Metadata))
+            yield _VersionRead(commit.version, files, find_last_action(actions, Metadata))

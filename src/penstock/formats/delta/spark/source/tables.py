@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.source.file_groups import readable_schema
 from penstock.formats.delta.spark.source.reader import PinnedTable, TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
-from penstock.formats.delta.spark.source.target import target_of
+from penstock.formats.delta.spark.source.target import plan_target
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
 from penstock.formats.rows.schema import write_schema
 from penstock.spark.schemas import from_spark_schema
@@ -41,13 +41,13 @@ class DeltaSource:
             raise InvalidRequest(
                 "'app_id' and 'batch' must be given together: they name a batch of an application"
             )
-        return TableWriter(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
+        return TableWriter(plan_target(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     def stream_reader(self, schema: SparkSchema) -> TableStream:
         return TableStream(self._options, from_spark_schema(schema))
 
     def stream_writer(self, schema: SparkSchema, *, is_overwrite: bool) -> TableSink:
-        return TableSink(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
+        return TableSink(plan_target(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     @cached_property
     def _pinned_table(self) -> PinnedTable:

@@ -17,10 +17,10 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
-from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
-from penstock.formats.delta.lake.schema_evolution import protocol_for, with_columns
-from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
-from penstock.formats.delta.lake.written_files import names_of
+from penstock.formats.delta.lake.replaced_parts import check_inside, make_replaced_parts
+from penstock.formats.delta.lake.schema_evolution import find_needed_protocol, with_columns
+from penstock.formats.delta.lake.table import data_folder, get_clustering, table_commit
+from penstock.formats.delta.lake.written_files import list_added_names
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_action,
 )
-from penstock.formats.delta.protocol.column_rules import identities_of
+from penstock.formats.delta.protocol.column_rules import list_identity_columns
 from penstock.formats.delta.rows.file_writer import check_features, write_files
 from penstock.formats.delta.rows.filled_columns import ColumnFiller
 from penstock.formats.delta.rows.merged_schemas import check_names
@@ -94,7 +94,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
     """What the commit removes; nothing, if that is ``None``."""
     began: JobStart
 
-    def write(self, batches: Iterable[Any]) -> tuple[bytes, ...]:
+    def write_batches(self, batches: Iterable[Any]) -> tuple[bytes, ...]:
         """Write rows to files, durably, and return the lines that would add them to the table."""
         rows = _make_reader(iter(batches))
         if rows is None:
@@ -132,7 +132,9 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         has_rows = any(message.lines for message in messages if isinstance(message, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
-    def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> TableCommitResult | None:
+    def commit_files(
+        self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None
+    ) -> TableCommitResult | None:
         """Make the files that tasks tell of part of the table. ``None`` if there was nothing to do.
 
         Under the same key it is done once. What a refused commit has left is removed. If it is not known what
@@ -147,17 +149,17 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
             return self._commit_files(lake, adds, key, txn)
         except PenstockError as error:
             if is_refusal(error):
-                self.discard(lake, messages, key)
+                self.discard_files(lake, messages, key)
             raise
 
-    def discard(self, lake: Lake, messages: Messages, key: UUID | None = None) -> None:
+    def discard_files(self, lake: Lake, messages: Messages, key: UUID | None = None) -> None:
         """Remove the files that tasks have reported, as far as possible; none if the key's commit has landed.
 
         Call it only when no commit is under way. A later sweep removes the remaining files.
         """
         with suppress(PenstockError):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
-                remove_files(lake.places.open_place(self.location), names_of(_decode_adds(messages)))
+                remove_files(lake.places.open_place(self.location), list_added_names(_decode_adds(messages)))
 
     def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> TableCommitResult:
         mode = "Append" if self.replaces is None else "Overwrite"
@@ -182,7 +184,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         return lake.do(call)
 
 
-def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool) -> PlannedTable:
+def plan_target(options: SourceOptions, schema: StructType, *, is_overwrite: bool) -> PlannedTable:
     """The table that rows of a schema are to be written to.
 
     ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
@@ -199,7 +201,7 @@ def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool)
         now = _require_table(lake, options, branch)
         folder, began = data_folder(lake, branch), JobStart.at_lake_time(lake)
         protocol, is_now = now.parse_declared()
-        clustering = clustering_of(lake.table(options.table, branch), protocol)
+        clustering = get_clustering(lake.table(options.table, branch), protocol)
         metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
         metadata = reserve_column_ids(lake, options.table, branch, is_now, metadata)
     check_condition(options.replace_where, metadata)
@@ -208,10 +210,10 @@ def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool)
     RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
     given = make_arrow_schema(schema.fields)
-    ColumnFiller(parse_schema(metadata.schema_string), given).fill(
+    ColumnFiller(parse_schema(metadata.schema_string), given).fill_columns(
         pa.RecordBatch.from_pylist([], schema=given)
     )
-    newer = protocol_for(protocol, metadata) if metadata != is_now else None
+    newer = find_needed_protocol(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
     return PlannedTable(
         options=options,
@@ -224,14 +226,14 @@ def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool)
         changes=tuple(changes),
         folder=folder,
         clustering=clustering,
-        replaces=parts_of(metadata, None, options.replace_where) if is_overwrite else None,
+        replaces=make_replaced_parts(metadata, None, options.replace_where) if is_overwrite else None,
         began=began,
     )
 
 
 def _check_unnumbered(metadata: Metadata) -> None:
     """``UnsupportedFeature`` for a table whose rows would have to be numbered by tasks."""
-    for column in identities_of(metadata):
+    for column in list_identity_columns(metadata):
         raise UnsupportedFeature(
             f"format('penstock') cannot write to a table with an identity column ('{column.name}'): use "
             "penstock.spark.write",

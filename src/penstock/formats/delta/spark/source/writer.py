@@ -33,7 +33,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         with mark_errors():
-            return TaskMessage(self._target.write(iterator))
+            return TaskMessage(self._target.write_batches(iterator))
 
     def commit(self, messages: Messages) -> None:
         options = self._target.options
@@ -41,13 +41,13 @@ class TableWriter(DataSourceArrowWriter):
         if options.app_id is not None and options.batch is not None:
             txn = Txn(app_id=options.app_id, version=options.batch)
         with mark_errors(), options.open() as lake:
-            self._target.commit(lake, messages, self._key, txn)
+            self._target.commit_files(lake, messages, self._key, txn)
 
     def abort(self, messages: Messages) -> None:
         if None in messages:
             # An error here would take the place of the one that the job failed with.
             with suppress(PenstockError), self._target.options.open() as lake:
-                self._target.discard(lake, messages, self._key)
+                self._target.discard_files(lake, messages, self._key)
 
 
 class TableSink(DataSourceStreamArrowWriter):
@@ -64,7 +64,7 @@ class TableSink(DataSourceStreamArrowWriter):
         target = self._target
         planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
         with mark_errors():
-            return TaskMessage(self._target.write(iterator), _query_id(), planned)
+            return TaskMessage(self._target.write_batches(iterator), _query_id(), planned)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         if self._target.is_empty(messages):
@@ -73,7 +73,7 @@ class TableSink(DataSourceStreamArrowWriter):
             app_id = self._target.options.app_id or _query_of(messages)
             target = self._target.as_planned(messages)
             with target.options.open() as lake:
-                target.commit(lake, messages, uuid4(), Txn(app_id=app_id, version=batchId))
+                target.commit_files(lake, messages, uuid4(), Txn(app_id=app_id, version=batchId))
 
     def abort(  # Spark names the arguments
         self,
@@ -82,7 +82,7 @@ class TableSink(DataSourceStreamArrowWriter):
     ) -> None:
         if None in messages:
             with suppress(PenstockError), self._target.options.open() as lake:
-                self._target.discard(lake, messages)
+                self._target.discard_files(lake, messages)
 
 
 def _query_id() -> str:

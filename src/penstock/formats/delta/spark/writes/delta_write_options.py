@@ -89,11 +89,11 @@ def order_of(spark: SparkSession, request: WriteRequest) -> DeltaWriteOptions:
         idempotency_key=request.idempotency_key,
         own_reads=request.own_reads,
     )
-    check(order)
+    check_options(order)
     return order
 
 
-def check(order: DeltaWriteOptions) -> None:
+def check_options(order: DeltaWriteOptions) -> None:
     """``InvalidRequest`` for what does not go together."""
     ways = {
         "replace_where": order.replace_where is not None,

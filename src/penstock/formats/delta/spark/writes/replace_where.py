@@ -13,7 +13,7 @@ from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import outcome_rows
-from penstock.formats.delta.spark.rewrites.change_plans import find
+from penstock.formats.delta.spark.rewrites.change_plans import find_matched_files
 from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP
 from penstock.formats.delta.spark.rewrites.row_conditions import check_deterministic
 from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def only_where(df: DataFrame, where: str) -> DataFrame:
+def enforce_condition(df: DataFrame, where: str) -> DataFrame:
     """The same rows; the job ends with a refusal at the first one for which a condition is not true."""
     from pyspark.sql import functions as f
 
@@ -50,17 +50,17 @@ def replace_rows(
     from pyspark.sql import functions as f
 
     condition, schema = parse_condition(where), parse_schema(metadata.schema_string)
-    inserted = only_where(df, where)
-    touched = find(df.sparkSession, table, condition)
+    inserted = enforce_condition(df, where)
+    touched = find_matched_files(df.sparkSession, table, condition)
     columns = {field.name: f.col(quote_name(field.name)) for field in schema.fields}
     absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
-    new = outcome_rows.materialized_row_ids(table)
+    new = outcome_rows.make_row_id_columns(table)
     rows = outcome_rows.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
     if not touched.is_marked or row_rewrite.has_feed(table):
         present = touched.read()
         row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in present.columns]
         present = fit_rows(present, schema, beside=row_ids)
         outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
-        old = outcome_rows.materialized_row_ids(table, outcome)
+        old = outcome_rows.make_row_id_columns(table, outcome)
         rows = outcome_rows.outcome_rows(present, columns, columns, outcome, old).unionByName(rows)
-    return touched.write(rows, metadata), touched.reads
+    return touched.write_outcomes(rows, metadata), touched.reads

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, GENERATED, identity_of
-from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, refuse
-from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
+from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, GENERATED, get_identity_column
+from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, refuse_problems
+from penstock.formats.delta.spark.job.computed_columns import add_generated_columns, make_default
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.spark.row_refusals import refusal
@@ -54,10 +54,10 @@ def fit_rows(df: DataFrame, table: StructType, beside: Sequence[str] = ()) -> Da
         if GENERATED in field.metadata and fold_case(field.name, case_sensitive) not in names
     ]
     stored = StructType(tuple(field for field in table.fields if field not in generated))
-    columns = fit.fields(stored, given, "", lambda name: f.col(quote_name(name)))
-    refuse(fit.problems, "merge_schema=True adds columns to the table" if fit.has_unknown else "")
+    columns = fit.cast_fields(stored, given, "", lambda name: f.col(quote_name(name)))
+    refuse_problems(fit.problems, "merge_schema=True adds columns to the table" if fit.has_unknown else "")
     rows = df.select(*columns, *beside)
-    return with_generated(rows, table, {field.name: None for field in generated})
+    return add_generated_columns(rows, table, {field.name: None for field in generated})
 
 
 class _ColumnFit:
@@ -68,7 +68,7 @@ class _ColumnFit:
         self.has_unknown = False
         self._case_sensitive = case_sensitive
 
-    def fields(
+    def cast_fields(
         self, table: StructType, given: StructType, path: str, column: Callable[[str], Column]
     ) -> list[Column]:
         """The fields of a struct, or of a row, by the names and in the order of the table."""
@@ -82,19 +82,19 @@ class _ColumnFit:
             one = fields_by_name.get(fold_case(field.name, self._case_sensitive))
             if one is not None:
                 self._check_identity(field)
-                made = self.value(
+                made = self.cast_value(
                     field.type, one.type, name, column(one.name), field.nullable or not one.nullable
                 )
             elif not path and CURRENT_DEFAULT in field.metadata:
-                made = default_of(field)
+                made = make_default(field)
             else:
                 made = f.lit(None).cast(_spark_type(field.type))
-                if not field.nullable and identity_of(field) is None:
+                if not field.nullable and get_identity_column(field) is None:
                     self.problems.append(f"the data lacks the column '{name}', which is not nullable")
             found.append(made.alias(field.name))
         return found
 
-    def value(self, wanted: Type, given: Type, path: str, column: Column, may_be_null: bool) -> Column:
+    def cast_value(self, wanted: Type, given: Type, path: str, column: Column, may_be_null: bool) -> Column:
         """A value as one of the wanted type. ``may_be_null``: nulls are welcome, or there are none."""
         fit = self._cast_column(wanted, given, path, column)
         if may_be_null:
@@ -119,14 +119,15 @@ class _ColumnFit:
             if wanted in _TIMES and given in _TIMES:
                 hint = ", and the time zone of its values is not known"
             self.problems.append(
-                f"'{path}' has the type {_type_name(wanted)}, but the data has {_type_name(given)}{hint}"
+                f"'{path}' has the type {_describe_type(wanted)}, "
+                f"but the data has {_describe_type(given)}{hint}"
             )
         return column.cast(_spark_type(wanted))
 
     def _cast_struct(self, wanted: StructType, given: StructType, path: str, column: Column) -> Column:
         from pyspark.sql import functions as f
 
-        made = f.struct(*self.fields(wanted, given, path, column.getField))
+        made = f.struct(*self.cast_fields(wanted, given, path, column.getField))
         return f.when(column.isNotNull(), made)
 
     def _cast_array(self, wanted: ArrayType, given: ArrayType, path: str, column: Column) -> Column:
@@ -135,7 +136,7 @@ class _ColumnFit:
         may_be_null = wanted.contains_null or not given.contains_null
         return f.transform(
             column,
-            lambda one: self.value(
+            lambda one: self.cast_value(
                 wanted.element_type, given.element_type, f"{path}.element", one, may_be_null
             ),
         )
@@ -146,16 +147,19 @@ class _ColumnFit:
         may_be_null = wanted.value_contains_null or not given.value_contains_null
         if not _is_same_type(wanted.key_type, given.key_type):
             column = f.transform_keys(
-                column, lambda key, _: self.value(wanted.key_type, given.key_type, f"{path}.key", key, True)
+                column,
+                lambda key, _: self.cast_value(wanted.key_type, given.key_type, f"{path}.key", key, True),
             )
         return f.transform_values(
             column,
-            lambda _, one: self.value(wanted.value_type, given.value_type, f"{path}.value", one, may_be_null),
+            lambda _, one: self.cast_value(
+                wanted.value_type, given.value_type, f"{path}.value", one, may_be_null
+            ),
         )
 
     def _check_identity(self, field: Field) -> None:
         """A problem if rows come with numbers that only the table gives."""
-        identity = identity_of(field)
+        identity = get_identity_column(field)
         if identity is not None and not identity.allows_explicit:
             self.problems.append(
                 f"'{field.name}' is an identity column, whose numbers the table assigns: leave the column out"
@@ -223,13 +227,15 @@ def _spark_type(kind: Type) -> DataType:
     return field.dataType
 
 
-def _type_name(kind: Type) -> str:
+def _describe_type(kind: Type) -> str:
     match kind:
         case StructType():
-            return f"struct<{', '.join(f'{field.name}: {_type_name(field.type)}' for field in kind.fields)}>"
+            return (
+                f"struct<{', '.join(f'{field.name}: {_describe_type(field.type)}' for field in kind.fields)}>"
+            )
         case ArrayType():
-            return f"array<{_type_name(kind.element_type)}>"
+            return f"array<{_describe_type(kind.element_type)}>"
         case MapType():
-            return f"map<{_type_name(kind.key_type)}, {_type_name(kind.value_type)}>"
+            return f"map<{_describe_type(kind.key_type)}, {_describe_type(kind.value_type)}>"
         case _:
             return kind

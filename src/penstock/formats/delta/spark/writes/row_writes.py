@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.formats.delta.lake import own_reads
-from penstock.formats.delta.lake.table import done_before
+from penstock.formats.delta.lake.table import find_earlier_result
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import table_creation, table_fill
 from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions
@@ -35,7 +35,7 @@ def write_rows(
         return _write_with_retries(df, lake, key, where, order, create=create)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else while this job ran.
-        known = done_before(lake, [key], where, order.idempotency_key)
+        known = find_earlier_result(lake, [key], where, order.idempotency_key)
         if known is None:
             raise
         return known
@@ -44,7 +44,7 @@ def write_rows(
 def _write_with_retries(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions, *, create: bool
 ) -> TableCommitResult | None:
-    if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
+    if (known := find_earlier_result(lake, [key], branch, order.idempotency_key)) is not None:
         return known
     table = _find_table(lake, key, branch, order)
     for left in reversed(range(TRIES_MAX)):
@@ -55,13 +55,13 @@ def _write_with_retries(
                 [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
             )
         if table is not None:
-            return table_fill.fill(df, table, order)
+            return table_fill.fill_table(df, table, order)
         if not create:
             raise KeyNotFound(
                 f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch
             )
         try:
-            return table_creation.create(df, lake, key, branch, order)
+            return table_creation.create_table(df, lake, key, branch, order)
         except CommitConflict:
             if order.mode is SaveMode.ERROR or not left:
                 raise

@@ -12,15 +12,15 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.answers import OwnershipResult
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.formats.delta.lake.schema_evolution import partition_names
-from penstock.formats.delta.lake.table import lines_of, lines_to_send
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.table import encode_actions, pack_lines_for_call
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.column_mapping import assign_columns
 from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions
-from penstock.formats.delta.spark.writes.replace_where import only_where
+from penstock.formats.delta.spark.writes.replace_where import enforce_condition
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import write_schema
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions) -> TableCommitResult:
+def create_table(
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions
+) -> TableCommitResult:
     """Create a table that has the rows from the beginning.
 
     ``CommitConflict`` if there is one when the commit has its turn. Whatever it is refused for, the files are
@@ -57,16 +59,16 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOp
     check_names(metadata)
     rows = fit_rows(df, schema)
     if order.replace_where is not None:
-        rows = only_where(rows, order.replace_where)
+        rows = enforce_condition(rows, order.replace_where)
     location = lake.delta.place_of(identity)
     place = lake.places.open_place(location)
     make_root(place)
     note_creation(place, lake.id)
     actions = write_files(rows, lake, location, metadata, branch=branch, options=order.options)
-    with removed_if_refused(place, actions):
+    with remove_files_if_refused(place, actions):
         began.check_in_time()
         info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
-        lines = lines_of([info, *order.batches, *actions])
+        lines = encode_actions([info, *order.batches, *actions])
         made = lake.do(
             CreateTable(
                 key=key,
@@ -75,7 +77,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOp
                 properties=dict(metadata.configuration),
                 description=order.description,
                 id=identity,
-                actions=lines_to_send(lambda: place, lines),
+                actions=pack_lines_for_call(lambda: place, lines),
                 branch=branch,
                 said=order.said,
                 idempotency_key=order.idempotency_key if order.idempotency_key is not None else str(identity),

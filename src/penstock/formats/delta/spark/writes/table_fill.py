@@ -11,17 +11,17 @@ from penstock.formats.delta.lake import own_reads
 from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.identity_numbers import IdentityNumbers
-from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
+from penstock.formats.delta.lake.replaced_parts import derive_replaced_parts, is_decided_by_partitions
 from penstock.formats.delta.lake.row_rewrite import check_changeable
 from penstock.formats.delta.lake.schema_evolution import (
     commit_fitting,
-    metadata_changes,
+    make_metadata_actions,
     partition_names,
     with_columns,
     with_schema,
 )
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.lake.written_files import remove_files_if_refused
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.numbered_rows import number_rows
@@ -44,7 +44,7 @@ _DONE: Final[dict[tuple[UUID, str, str], int]] = {}
 """By table, branch and application, the last batch that this process wrote, if nothing has failed since."""
 
 
-def fill(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
+def fill_table(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
@@ -56,7 +56,7 @@ def fill(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommi
 def _write_rows(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
-    becomes = _metadata_after_write(df, table, table.metadata, order)
+    becomes = _evolve_metadata(df, table, table.metadata, order)
     check_names(becomes)
     rows = fit_rows(df, parse_schema(becomes.schema_string))
     names = {name.lower() for name in df.columns}
@@ -75,22 +75,22 @@ def _write_numbered(
     """Write rows that have all columns of the table."""
     where = order.replace_where
     time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
-    if where is not None and not decided_by_partitions(becomes, where, time_zone):
+    if where is not None and not is_decided_by_partitions(becomes, where, time_zone):
         actions, reads = replace_rows(rows, table, where, becomes)
-        reads = own_reads.unite(reads, own_reads.read_set(table, order.own_reads, time_zone))
-        return table.commit(
-            [*metadata_changes(table, numbers.mark(becomes)), *order.batches, *actions],
+        reads = own_reads.unite_reads(reads, own_reads.read_set(table, order.own_reads, time_zone))
+        return table.commit_actions(
+            [*make_metadata_actions(table, numbers.mark_metadata(becomes)), *order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
             reads=reads,
             description=order.said,
             idempotency_key=order.idempotency_key,
         )
-    files = table.write(rows, metadata=becomes)
-    with removed_if_refused(table.place, files):
+    files = table.write_rows(rows, metadata=becomes)
+    with remove_files_if_refused(table.place, files):
         replaces = None
         if order.mode is SaveMode.OVERWRITE:
-            replaces = replaced_parts(becomes, files, order.replace_where, is_dynamic=order.is_dynamic)
+            replaces = derive_replaced_parts(becomes, files, order.replace_where, is_dynamic=order.is_dynamic)
     if not files and replaces is None and becomes == table.metadata:
         return None
     return _commit_files(df, table, order, files, replaces, becomes, numbers)
@@ -109,12 +109,12 @@ def _commit_files(
     reads = WriterReads(applications=tuple(batch.app_id for batch in order.batches))
     if order.own_reads:
         time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
-        reads = own_reads.unite(reads, own_reads.read_set(table, order.own_reads, time_zone))
+        reads = own_reads.unite_reads(reads, own_reads.read_set(table, order.own_reads, time_zone))
 
-    def commit(
+    def commit_actions(
         table: DeltaJob, actions: Sequence[Action], replaces: Sequence[TablePart] | None = replaces
     ) -> TableCommitResult:
-        return table.commit(
+        return table.commit_actions(
             [*order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
@@ -126,27 +126,29 @@ def _commit_files(
         )
 
     if order.own_reads:
-        changes = metadata_changes(table, numbers.mark(becomes))
-        with removed_if_refused(table.place, files):
+        changes = make_metadata_actions(table, numbers.mark_metadata(becomes))
+        with remove_files_if_refused(table.place, files):
             return own_reads.commit_on_reads(
-                table, replaces, lambda table, removed: commit(table, [*changes, *removed, *files], None)
+                table,
+                replaces,
+                lambda table, removed: commit_actions(table, [*changes, *removed, *files], None),
             )
 
-    def become(metadata: Metadata) -> Metadata:
-        return numbers.mark(_metadata_after_write(df, table, metadata, order))
+    def evolve_metadata(metadata: Metadata) -> Metadata:
+        return numbers.mark_metadata(_evolve_metadata(df, table, metadata, order))
 
-    return commit_fitting(table, files, numbers.mark(becomes), become, commit)
+    return commit_fitting(table, files, numbers.mark_metadata(becomes), evolve_metadata, commit_actions)
 
 
-def _metadata_after_write(
+def _evolve_metadata(
     df: DataFrame, table: JobTable, metadata: Metadata, order: DeltaWriteOptions
 ) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
-    becomes = _with_rows(df, metadata, order)
+    becomes = _add_columns_of_rows(df, metadata, order)
     return reserve_column_ids(table.lake, table.key, table.branch, metadata, becomes)
 
 
-def _with_rows(df: DataFrame, metadata: Metadata, order: DeltaWriteOptions) -> Metadata:
+def _add_columns_of_rows(df: DataFrame, metadata: Metadata, order: DeltaWriteOptions) -> Metadata:
     """The table with the columns of the rows, if the write is to add or replace columns."""
     if order.overwrite_schema:
         schema = new_schema(df.schema)
