@@ -264,7 +264,7 @@ def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_
 
 
 BEFORE_SENT = {
-    "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.of",
+    "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.encode_commit",
     "lance": "penstock.formats.lance.ownership.Ownership.claim_table",
 }
 
