@@ -440,7 +440,7 @@ def test_branches_that_expected_something_are_not_remembered_for_ever(
         branch = lake.branch(f"b{number}").create()
         lake.expect("positive", POSITIVE, branch.name)
         lake.table("sales.orders", branch.name).append(orders(10 + number))
-        assert lake.kernel.checks.may_be_for(branch.name)
+        assert lake.kernel.checks.may_have_checks(branch.name)
         branch.delete()
     assert len(lake.kernel.checks._expecting) <= 3
     lake.expect("positive", POSITIVE)

@@ -18,7 +18,7 @@ from _pytest.mark import ParameterSet
 import penstock
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, DeleteLanceVersions
-from penstock.lake.call import Call, RetrySafety, WriteCall, retry_safety_of
+from penstock.lake.call import Call, RetrySafety, WriteCall, find_retry_safety
 from penstock.lake.calls import CALLS, GetOutcome
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue
@@ -126,7 +126,9 @@ def cases() -> Iterator[ParameterSet]:
 def test_every_call_has_an_example(bench: Bench) -> None:
     assert {type(make(bench.world)) for make in EXAMPLES.values()} == set(CALLS)
     changing = {
-        name for name, make in EXAMPLES.items() if retry_safety_of(make(bench.world)) is not RetrySafety.READ
+        name
+        for name, make in EXAMPLES.items()
+        if find_retry_safety(make(bench.world)) is not RetrySafety.READ
     }
     assert changing == set(WRITES)
 

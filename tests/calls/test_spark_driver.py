@@ -24,7 +24,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that asks a server as the jar does."""
     import pyspark
 
-    compiler, ours = shutil.which("javac"), jar.path()
+    compiler, ours = shutil.which("javac"), jar.find_jar()
     if compiler is None or ours is None:
         pytest.skip("there is no Java compiler, or no jar that one has made")
     folder = tmp_path_factory.mktemp("classes")

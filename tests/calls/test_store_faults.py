@@ -16,7 +16,7 @@ from _pytest.mark import ParameterSet
 
 from penstock.errors import OutcomeUnknown, PenstockError, TryAgainError
 from penstock.errors import Unavailable as Away
-from penstock.lake.call import Call, RetrySafety, WriteCall, retry_safety_of
+from penstock.lake.call import Call, RetrySafety, WriteCall, find_retry_safety
 from penstock.lake.lake import Lake
 from penstock.testing import FaultyStore, Point
 from tests.calls.answers import commit_names, differences, plain
@@ -107,10 +107,10 @@ def test_a_call_has_one_effect_and_its_true_answer_on_a_store_that_fails_once(
         if came.error is not None:
             assert isinstance(came.error, TryAgainError | OutcomeUnknown), repr(came.error)
             came = come(lake, store, _as_advised(call, came.error))
-        if came.error is not None and retry_safety_of(call) is RetrySafety.SAFE:
+        if came.error is not None and find_retry_safety(call) is RetrySafety.SAFE:
             answer = call.answer_if_done_before(lake.do, came.error, seen)
             came = Came(plain(answer, commit_names(lake)), None, state_of(lake))
-        if retry_safety_of(call) is not RetrySafety.ONCE:
+        if find_retry_safety(call) is not RetrySafety.ONCE:
             assert came.error is None
             assert not differences(expected.answer, came.answer)
         assert came.state == expected.state

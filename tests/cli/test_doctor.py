@@ -69,7 +69,7 @@ def test_a_store_that_everybody_can_read_is_told_with_the_way_out(forked: Termin
 def test_the_doctor_tells_which_spark_and_java_there_are(forked: Terminal) -> None:
     found = checks(forked)
     assert found["Spark"]["finding"].startswith(f"PySpark {version('pyspark')}")
-    assert found["Spark"]["state"] == ("ok" if jar.path() else "warning")
+    assert found["Spark"]["state"] == ("ok" if jar.find_jar() else "warning")
     assert found["Java"]["finding"].startswith(f"Java {find_java().version} of ")
 
 

@@ -87,7 +87,7 @@ def test_extras_that_are_not_there_are_listed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_spark_without_the_jar_or_java_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jar, "path", lambda: None)
+    monkeypatch.setattr(jar, "find_jar", lambda: None)
     monkeypatch.setattr(jar, "lack_of_package", lambda: jar.MissingJar("no javac", "install one"))
     found = installation.check_spark()
     assert (found.state, found.advice) == ("warning", "writes take longer; install one")

@@ -48,7 +48,7 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
     found = json.loads(ran.stdout)
     assert found.pop("spark").startswith("4.1.")
     assert found == {
-        "has_jar": jar.path() is not None,
+        "has_jar": jar.find_jar() is not None,
         "without_jar": [True, 5],
         "rows": ROWS,
         "first": 10,
@@ -68,8 +68,8 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
         ],
         "streamed": 11,
         "plain": 12,
-        "by_session": ["p=0", "p=1"] if jar.path() is not None else [],
-        "mapped": [2, 1, 2, 2, 1, 2, "InvalidRequest", [11, 12]] if jar.path() is not None else [],
+        "by_session": ["p=0", "p=1"] if jar.find_jar() is not None else [],
+        "mapped": [2, 1, 2, 2, 1, 2, "InvalidRequest", [11, 12]] if jar.find_jar() is not None else [],
     }
     with penstock.open(lake) as opened:
         read_here = opened.table("sales.orders").to_arrow().select(["id", "number", "kind"]).to_pylist()

@@ -103,7 +103,7 @@ def branch(kernel: Kernel, name: str, at: str | ObjectId = "main") -> str:
 def state(kernel: Kernel, at: str | ObjectId = "main") -> State:
     """Everything the lake holds at a branch or commit."""
     view = kernel.read_state(head(kernel, at) if isinstance(at, str) else at)
-    found = {key: read_content(kernel.objects, value) for key, value in view.scan()}
+    found = {key: read_content(kernel.objects, value) for key, value in view.scan_entries()}
     return {
         Key.decode(key): content
         for key, content in found.items()

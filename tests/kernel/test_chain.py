@@ -70,7 +70,9 @@ class Line:
             cold = Objects(self.store)
             commit = cold.get_commit(one)
             view = open_state(cold, commit)
-            assert [(key, cold.read_value(value)) for key, value in view.scan()] == sorted(model.items())
+            assert [(key, cold.read_value(value)) for key, value in view.scan_entries()] == sorted(
+                model.items()
+            )
             if number == 0:
                 continue
             assert (commit.parent, commit.depth) == (self.commits[number - 1][0], number)
@@ -90,7 +92,7 @@ class Line:
 
     def _check_folded(self, cold: Objects, commit: CommitObject) -> None:
         """Its tree with its newest changes folded in is the tree of its content."""
-        values = dict(open_state(cold, commit).scan())
+        values = dict(open_state(cold, commit).scan_entries())
         folded = tree.update_tree(PendingObjects(cold), commit.root, read_recent_changes(cold, commit))
         assert folded == Forest().grow(values)
 
@@ -152,7 +154,9 @@ def test_ranges_of_commits_are_read_and_compared_as_of_dicts(seed: int) -> None:
         start, stop = sorted(b"%03d" % random.randrange(401) for _ in range(2))
         cold = Objects(line.store)
         view = open_state(cold, cold.get_commit(other))
-        assert list(view.scan(start, stop)) == sorted((k, v) for k, v in after.items() if start <= k < stop)
+        assert list(view.scan_entries(start, stop)) == sorted(
+            (k, v) for k, v in after.items() if start <= k < stop
+        )
         asked = [b"%03d" % random.randrange(401) for _ in range(9)]
         assert view.get_many(asked) == {key: after[key] for key in asked if key in after}
         found = diff_commits(cold, cold.get_commit(one), cold.get_commit(other), start, stop)

@@ -222,7 +222,7 @@ class Owned(JournalFormat):
     def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
         return AppliedChange(DeltaTable(state=change.intent))
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         raise FormatRefused("is managed")
 
     def after_commit(

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.formats.delta.lake.calls import CleanLog
 from penstock.lake.answers import LandedRequest
-from penstock.lake.call import Ask, Call, RetrySafety, WriteCall, retry_safety_of
+from penstock.lake.call import Ask, Call, RetrySafety, WriteCall, find_retry_safety
 from penstock.lake.calls import CALLS, Merge, Sweep
 from penstock.model.keys import Key
 
@@ -115,5 +115,5 @@ def test_a_get_changes_nothing() -> None:
 @pytest.mark.parametrize("call", [Merge(source="dev"), Sweep(), CleanLog(key=Key("a"))], ids=str)
 def test_a_dry_run_is_a_read(call: Any) -> None:
     dry = type(call)(**{name: getattr(call, name) for name in call.__struct_fields__} | {"dry_run": True})
-    assert retry_safety_of(call) is not RetrySafety.READ
-    assert retry_safety_of(dry) is RetrySafety.READ
+    assert find_retry_safety(call) is not RetrySafety.READ
+    assert find_retry_safety(dry) is RetrySafety.READ

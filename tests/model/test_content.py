@@ -137,7 +137,7 @@ class _NewerVersion(Request):
         self._value, self._blobs = split_value(data)
         super().__init__("", RequestTerms(key=uuid4().hex))
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         return [CommitDraft({self._stored: self._value}, CommitMeta(), self.key, blobs=self._blobs)]
 
 

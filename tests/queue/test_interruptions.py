@@ -56,7 +56,7 @@ class Odd(Request):
     def fingerprint(self) -> bytes:
         return b"odd"
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if self._first():
             raise self._problem
         return []

@@ -123,7 +123,7 @@ def test_the_two_handles_of_a_store_lose_no_update(mine: HookedStore, theirs: Ke
     put(kernel, "mine")
     assert messages(kernel) == [*(f"theirs{number}" for number in range(5)), "mine"]
     state = kernel.read_state(head(kernel))
-    assert [Key.decode(key) for key, _ in state.scan()] == [
+    assert [Key.decode(key) for key, _ in state.scan_entries()] == [
         Key("mine"),
         *(Key(f"theirs{number}") for number in range(5)),
     ]

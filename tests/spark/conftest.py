@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.lake.lake import Lake
-from penstock.spark.jar import is_in
+from penstock.spark.jar import is_jar_loaded
 from penstock.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -37,6 +37,6 @@ def spark(started_spark: SparkSession, lake: Lake) -> Iterator[SparkSession]:
 def hide_classes(spark: SparkSession) -> None:
     """Let this thread find no classes in the session's JVM but those that Spark itself comes with."""
     jvm: Any = spark._jvm
-    if is_in(jvm):
+    if is_jar_loaded(jvm):
         thread = jvm.java.lang.Thread.currentThread()
         thread.setContextClassLoader(thread.getContextClassLoader().getParent())

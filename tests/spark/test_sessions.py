@@ -17,7 +17,7 @@ import penstock
 from penstock.errors import InvalidRequest, LakeNotFound
 from penstock.lake.lake import Lake
 from penstock.spark import jar, settings, write
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 from penstock.spark.sessions import configure, session
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 def test_a_session_works_with_the_lake_that_it_was_made_for(
     spark: SparkSession, lake: Lake, started_spark: SparkSession
 ) -> None:
-    assert lake_of(spark) is lake
+    assert get_lake(spark) is lake
     assert spark.conf.get("spark.penstock.lake") == lake.url
-    assert lake_of(started_spark) is not lake
+    assert get_lake(started_spark) is not lake
 
 
 def test_one_spark_serves_several_lakes_each_by_a_session_of_its_own(spark: SparkSession, lake: Lake) -> None:
     with penstock.open("memory:") as second, penstock.open("memory:") as third:
         sessions = [session(second), session(third)]
-        assert [lake_of(one) for one in sessions] == [second, third]
+        assert [get_lake(one) for one in sessions] == [second, third]
         assert session(second) is sessions[0]
         spark.range(3).createOrReplaceTempView("numbers")
         assert not sessions[0].catalog.tableExists("numbers")
@@ -66,16 +66,16 @@ def test_sessions_that_spark_makes_of_one_know_its_lake(spark: SparkSession, lak
     clone = SparkSession(
         spark.sparkContext, spark._jsparkSession.cloneSession()
     )  # as a stream's batches have
-    assert lake_of(clone) is lake
+    assert get_lake(clone) is lake
 
 
 def test_a_session_with_an_address_alone_opens_the_lake_once(started_spark: SparkSession, lake: Lake) -> None:
     other = started_spark.newSession()
     other.conf.unset(settings.LAKE_ID)
     other.conf.set(settings.LAKE, lake.url)
-    with lake_of(other) as opened:
+    with get_lake(other) as opened:
         assert (opened.id, opened is lake) == (lake.id, False)
-        assert lake_of(other) is opened
+        assert get_lake(other) is opened
 
 
 def test_an_address_without_a_lake_makes_none(started_spark: SparkSession, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_address_without_a_lake_makes_none(started_spark: SparkSession, tmp_p
     other.conf.unset(settings.LAKE_ID)
     other.conf.set(settings.LAKE, str(tmp_path / "nowhere"))
     with pytest.raises(LakeNotFound):
-        lake_of(other)
+        get_lake(other)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -92,12 +92,12 @@ def test_a_session_without_a_lake_is_told_how_to_get_one(started_spark: SparkSes
     other.conf.set(settings.LAKE_ID, "")
     other.conf.set(settings.LAKE, "")
     with pytest.raises(InvalidRequest, match=r"penstock\.spark\.session\(lake\)"):
-        lake_of(other)
+        get_lake(other)
 
 
 def test_a_place_is_as_good_as_a_lake(started_spark: SparkSession, tmp_path: Path) -> None:
     spark = session(tmp_path / "lake")
-    with lake_of(spark) as opened:
+    with get_lake(spark) as opened:
         assert opened.url == str(tmp_path / "lake")
         assert session(tmp_path / "lake") is spark
 
@@ -121,9 +121,9 @@ def test_of_two_objects_for_a_lake_the_one_that_is_open_serves_the_session(
 ) -> None:
     with penstock.open(lake.url) as twin:
         assert session(twin) is spark
-        assert lake_of(spark) is twin
+        assert get_lake(spark) is twin
         (lake if is_first_closed else twin).close()
-        assert lake_of(spark) is (twin if is_first_closed else lake)
+        assert get_lake(spark) is (twin if is_first_closed else lake)
 
 
 def test_an_object_for_a_lake_that_nobody_has_any_more_is_let_go(spark: SparkSession, lake: Lake) -> None:
@@ -135,16 +135,16 @@ def test_an_object_for_a_lake_that_nobody_has_any_more_is_let_go(spark: SparkSes
     del twin
     gc.collect()
     assert seen() is None
-    assert lake_of(spark) is lake
+    assert get_lake(spark) is lake
 
 
 def test_a_lake_that_was_opened_by_its_address_and_closed_is_opened_again(
     started_spark: SparkSession, tmp_path: Path
 ) -> None:
     penstock.init(tmp_path / "lake").close()
-    with lake_of(session(tmp_path / "lake")) as first:
+    with get_lake(session(tmp_path / "lake")) as first:
         pass
-    with lake_of(session(tmp_path / "lake")) as second:
+    with get_lake(session(tmp_path / "lake")) as second:
         assert second is not first
         assert second.about.id == first.id
 
@@ -203,7 +203,7 @@ def test_what_is_raised_nowhere_is_told_in_the_log(
 
 
 def test_writes_go_through_penstocks_protocol_where_there_is_the_jar(spark: SparkSession) -> None:
-    assert jar.is_loaded(spark) is (jar.path() is not None)
+    assert jar.is_loaded(spark) is (jar.find_jar() is not None)
 
 
 def test_writes_that_are_not_penstocks_are_as_ever(spark: SparkSession, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_session_of_a_place_without_a_lake_makes_none_before_the_first_write(
     place = tmp_path / "new"
     with penstock.open(place) as lake:
         spark = session(lake)
-        assert lake_of(spark) is lake
+        assert get_lake(spark) is lake
         with pytest.raises(LakeNotFound, match="The first write"):
             penstock.spark.read(spark, "a.t")
         assert not place.exists()

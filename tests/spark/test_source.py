@@ -14,7 +14,7 @@ import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark import session
-from penstock.spark.source.options import options_of
+from penstock.spark.source.options import parse_options
 from penstock.spark.spark_errors import unwrap
 
 if TYPE_CHECKING:
@@ -142,12 +142,12 @@ def test_the_address_of_the_environment_is_the_sessions_lake_with_its_secrets(
     whole, place = "postgresql://ada:secret@db/lake", "postgresql://ada@db/lake"
     told = {"path": "t", "sessionlake": place}
     monkeypatch.setenv("PENSTOCK_LAKE", whole)
-    assert options_of(told).lake == whole
-    assert options_of({**told, "lake": place}).lake == place
-    assert options_of({"path": "t"}).lake == whole
+    assert parse_options(told).lake == whole
+    assert parse_options({**told, "lake": place}).lake == place
+    assert parse_options({"path": "t"}).lake == whole
     monkeypatch.setenv("PENSTOCK_LAKE", "postgresql://ada:secret@db/another")
-    assert options_of(told).lake == place
+    assert parse_options(told).lake == place
     monkeypatch.delenv("PENSTOCK_LAKE")
-    assert options_of(told).lake == place
+    assert parse_options(told).lake == place
     with pytest.raises(InvalidRequest, match="no lake is named"):
-        options_of({"path": "t"})
+        parse_options({"path": "t"})

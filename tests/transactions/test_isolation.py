@@ -227,13 +227,13 @@ def test_names_are_compared_once_all_that_came_before_has_landed(process: Proces
             kernel.history, kernel.formats, head, CommitMeta(), options, ThreeWayTerms(key="k")
         )
         chain = CommitChain(kernel.objects, kernel.references.get_reference("main").head)
-        assert merge.apply(chain, kernel.references.get_reference("main"))
+        assert merge.draft_commits(chain, kernel.references.get_reference("main"))
         chain.add_draft(CommitDraft({b"a": b"anything"}, CommitMeta()))
         if waits:
             with pytest.raises(NextBatch):
-                merge.apply(chain, kernel.references.get_reference("main"))
+                merge.draft_commits(chain, kernel.references.get_reference("main"))
         else:
-            assert merge.apply(chain, kernel.references.get_reference("main"))
+            assert merge.draft_commits(chain, kernel.references.get_reference("main"))
 
 
 # --- two at once ----------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def test_reads_are_not_carried_to_the_target(process: Process) -> None:
     process.put(known.transaction.branch, "b", 1)
     process.commit(known)
     state = process.kernel.read_state(process.head())
-    assert list(state.scan(READS, find_prefix_end(READS))) == []
+    assert list(state.scan_entries(READS, find_prefix_end(READS))) == []
 
 
 def test_one_that_begins_where_another_has_read_begins_with_nothing_read(process: Process) -> None:

@@ -240,13 +240,13 @@ def add_limit_option(default: int) -> Callable[[F], F]:
 def require_at_least(lowest: int) -> Callable[[click.Context, click.Parameter, N], N]:
     """Refuse a number that is too low, or endless, or none at all."""
 
-    def check(ctx: click.Context, param: click.Parameter, value: N) -> N:
+    def check_value(ctx: click.Context, param: click.Parameter, value: N) -> N:
         if value is not None and not lowest <= value < math.inf:
             what = f"is less than {lowest}" if value < lowest else "is not a number to count with"
             raise click.BadParameter(f"{value} {what}", ctx, param)
         return value
 
-    return check
+    return check_value
 
 
 def add_key_argument(f: F) -> F:

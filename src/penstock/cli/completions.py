@@ -30,14 +30,14 @@ def _open_lake(ctx: click.Context) -> Iterator[Lake]:
 
 
 def make_completer(names: Callable[[Lake, str], list[str]]) -> Complete:
-    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    def complete_text(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             with _open_lake(ctx) as lake:
                 return names(lake, incomplete)
         except (PenstockError, click.ClickException, OSError):
             return []  # whoever presses tab is helped by no error
 
-    return complete
+    return complete_text
 
 
 def _complete_branches(lake: Lake, start: str) -> list[str]:

@@ -40,7 +40,7 @@ class ConflictOptions:
         sides = (("--theirs", MergeMode.FORCE, self.theirs), ("--ours", MergeMode.DROP, self.ours))
         for option, mode, texts in sides:
             for text in texts:
-                whole, folder = _key_and_folder(text)
+                whole, folder = _split_key_and_folder(text)
                 modes = folders.setdefault(whole, {})
                 if folder in modes or whole in chosen or (modes and "" in (folder, *modes)):
                     raise click.BadParameter(
@@ -53,7 +53,7 @@ class ConflictOptions:
 def add_side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
     """The options of ``ConflictOptions``, as ``sides``."""
 
-    def decorate(f: F) -> Callable[..., Any]:
+    def decorate_command(f: F) -> Callable[..., Any]:
         command = gather_options("sides", ConflictOptions)(f)
         if default:
             command = _make_default_mode_option(command)
@@ -72,7 +72,7 @@ def add_side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any
             help="Resolve the conflict at KEY by taking it from SIDE. Repeatable.",
         )(command)
 
-    return decorate
+    return decorate_command
 
 
 def _make_default_mode_option(f: F) -> F:
@@ -85,7 +85,7 @@ def _make_default_mode_option(f: F) -> F:
     )(f)
 
 
-def _key_and_folder(text: str) -> tuple[Key, str]:
+def _split_key_and_folder(text: str) -> tuple[Key, str]:
     """A key, and the folder in its table if one is named: what follows the first slash outside of quotes."""
     parts = _FOLDER.fullmatch(text) if text.endswith("/") else None
     return (Key.parse(parts["key"]), parts["folder"]) if parts else (Key.parse(text), "")

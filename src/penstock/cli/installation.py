@@ -189,7 +189,7 @@ def describe_libraries(needed: Sequence[LibraryRequirement], versions: Versions)
 
 def check_spark() -> DoctorLine:
     text = f"PySpark {metadata.version('pyspark')}"
-    if jar.path() is None:
+    if jar.find_jar() is None:
         lack = jar.lack_of_package()
         return check_build(
             "Spark",

@@ -82,7 +82,7 @@ class MergeCommand:
             if not result.conflicts:
                 raise  # what stood in the way has gone meanwhile
 
-        def text(screen: Screen) -> Iterator[str]:
+        def render_text(screen: Screen) -> Iterator[str]:
             if result.keys and (result.applied or result.dry_run):
                 ways = suggest(result) if result.conflicts else []
                 commits = read_or_none(lambda: count(result))
@@ -92,7 +92,7 @@ class MergeCommand:
             if not result.dry_run or not result.keys:
                 yield done(screen, result)
 
-        self._call.print_answer(lambda: result, text)
+        self._call.print_answer(lambda: result, render_text)
         if result.conflicts:
             click.get_current_context().exit(ConflictError.exit_code)
 
@@ -100,17 +100,19 @@ class MergeCommand:
         base = result.base or read_or_none(self._base)
         since = read_or_none(lambda: self._find_base_time(base))
 
-        def changes(side: str, key: Key) -> list[SideCommit]:
+        def list_side_commits(side: str, key: Key) -> list[SideCommit]:
             return read_or_none(lambda: self._find_changes_since_base(side, key, base, since)) or []
 
         keys = {key.key for key in result.keys[:TOLD_MAX]}
 
-        def brings(merged_key: MergedKey) -> str:
+        def describe_side_change(merged_key: MergedKey) -> str:
             if merged_key.change is None and merged_key.key not in keys:
                 return ""
             return self._table_changes.describe_merge(result, merged_key, self.target)
 
-        return MergeSides(self.source, self.target, changes, brings, self._outcome, self.refusal)
+        return MergeSides(
+            self.source, self.target, list_side_commits, describe_side_change, self._outcome, self.refusal
+        )
 
     def _find_base_time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""

@@ -29,7 +29,7 @@ def gather_options(name: str, kind: type[Any]) -> Callable[[F], Callable[..., An
     """
     names = [field.name for field in fields(kind)]
 
-    def decorate(f: F) -> Callable[..., Any]:
+    def decorate_command(f: F) -> Callable[..., Any]:
         @wraps(f)
         def command(*args: Any, **given: Any) -> Any:
             chosen = {name: given.pop(name) for name in names if name in given}
@@ -37,7 +37,7 @@ def gather_options(name: str, kind: type[Any]) -> Callable[[F], Callable[..., An
 
         return command
 
-    return decorate
+    return decorate_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class RequestOptions:
 def add_request_options(branch: str, *, message: bool = True) -> Callable[[F], Callable[..., Any]]:
     """The options of ``RequestOptions``, as ``request``; ``branch`` is what is called so that is moved."""
 
-    def decorate(f: F) -> Callable[..., Any]:
+    def decorate_command(f: F) -> Callable[..., Any]:
         command = add_if_head_option(branch)(add_key_option(gather_options("request", RequestOptions)(f)))
         return add_dry_run_option(add_message_option(command) if message else command)
 
-    return decorate
+    return decorate_command
 
 
 @dataclass(frozen=True, slots=True)

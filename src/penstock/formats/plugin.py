@@ -159,7 +159,7 @@ def list_missing(gone: Sequence[str]) -> str:
 class MissingFiles:
     """Looks for files of tables of a format that are gone. It may remember what it has listed."""
 
-    def find(self, table: Table, reference: str) -> Iterator[MissingFile]:  # noqa: ARG002
+    def find_missing(self, table: Table, reference: str) -> Iterator[MissingFile]:  # noqa: ARG002
         """The files of a table as a branch or tag has it, if they can be found one table at a time."""
         return iter(())
 
@@ -171,13 +171,13 @@ class MissingFiles:
 class TableSync(Protocol):
     """Takes over what tables of a format have and the lake does not know, each by one commit."""
 
-    def tables(self) -> Iterator[tuple[Key, str]]:
+    def list_tables(self) -> Iterator[tuple[Key, str]]:
         """The tables of the default branch, and their locations."""
 
-    def resync(self, key: Key) -> ResyncedTable | None:
+    def resync_table(self, key: Key) -> ResyncedTable | None:
         """Take over the versions of a table. ``None`` if the lake knows them all."""
 
-    def bring_back(self, key: Key, was: Any) -> ResyncedTable | None:
+    def restore_dropped_table(self, key: Key, was: Any) -> ResyncedTable | None:
         """Bring back a table that was dropped and has got versions since, at a key where nothing is."""
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
@@ -190,7 +190,7 @@ class TableSync(Protocol):
 class TableSweep(Protocol):
     """Sweeps the tables of a format that have folders of their own, as one call asks for it."""
 
-    def locations(self) -> list[str]:
+    def list_locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
 
     def sweep_locations(self, locations: Iterable[str]) -> Iterator[SweptTable]:

@@ -411,12 +411,12 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if held is None:
             raise Unavailable(busy)
 
-        def guard() -> None:
+        def require_lease() -> None:
             if not held.renew_if_due():
                 raise Unavailable(busy)
 
         try:
-            yield guard
+            yield require_lease
         finally:
             held.release()
 

@@ -608,7 +608,7 @@ def read_back(view: Kernel, progress: CopyProgress = show_no_progress) -> list[D
     damages: dict[ObjectId, str] = {}
     count = 0
 
-    def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def fetch_objects(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         nonlocal count
         objects: dict[ObjectId, AnyObject] = {}
         for object_id, data in reader.fetch(ids).items():
@@ -623,7 +623,10 @@ def read_back(view: Kernel, progress: CopyProgress = show_no_progress) -> list[D
     lake = read_description(view.store)
     horizons = TableHorizons.read_horizons(view.store, view.formats)
     reach = ReachableObjects(
-        fetch, read_expired_commits(lake, view.objects), horizons.list_retained_objects, reads_all=False
+        fetch_objects,
+        read_expired_commits(lake, view.objects),
+        horizons.list_retained_objects,
+        reads_all=False,
     )
     reach.mark_blobs(list_blobs_of_lake(lake), "by the lake's description")
     rows = [row for kind in KINDS for row in read_rows(view.store, [kind]).values()]
@@ -640,7 +643,7 @@ def find_reachable_objects(store: Store, points: Collection[BackupPoint]) -> set
     receipts: set[ObjectId] = set()
     reader = ReadAhead(store.uncached)
 
-    def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def fetch_objects(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         objects = {object_id: check_object(object_id, data) for object_id, data in reader.fetch(ids).items()}
         for entry in objects.values():
             if isinstance(entry, LogEntry):
@@ -655,7 +658,7 @@ def find_reachable_objects(store: Store, points: Collection[BackupPoint]) -> set
         by_horizon.setdefault(read_lake_description(point).horizon, []).append(point)
     for some in by_horizon.values():
         lake = read_lake_description(some[0])
-        reach = ReachableObjects(fetch, read_expired_commits(lake, Objects(store)))
+        reach = ReachableObjects(fetch_objects, read_expired_commits(lake, Objects(store)))
         heads: set[ObjectId] = set()
         for point in some:
             reach.mark_blobs(

@@ -39,13 +39,13 @@ def register_backup(
         has_data=has_data,
     )
 
-    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
+    def update_description(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
         backups = (*(backup for backup in lake.backups if backup.id != number), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
         return ReplaceRow(check_description_size(lake, changed), blobs)
 
-    return change_description(kernel.store, kernel.settings, change)
+    return change_description(kernel.store, kernel.settings, update_description)
 
 
 def find_backups_elsewhere(lake: LakeDescription, objects: Objects, target: str) -> list[BackupElsewhere]:
@@ -67,20 +67,20 @@ def take_over_registration(kernel: Kernel, former: BackupElsewhere) -> bool:
     heads, blobs = split_blobs(b"".join(former.heads))
     new = msgspec.structs.replace(former.registered, heads=heads)
 
-    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
+    def update_description(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
         backups = (*(backup for backup in lake.backups if backup.id != new.id), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
         return ReplaceRow(check_description_size(lake, changed), blobs)
 
-    change_description(kernel.store, kernel.settings, change)
+    change_description(kernel.store, kernel.settings, update_description)
     return True
 
 
 def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
     """Note that a backup is complete, and how large it is. One that was forgotten stays forgotten."""
 
-    def complete(backup: RegisteredBackup) -> RegisteredBackup:
+    def mark_complete(backup: RegisteredBackup) -> RegisteredBackup:
         return msgspec.structs.replace(
             backup,
             is_complete=True,
@@ -89,11 +89,11 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
             data_bytes=0 if point.data is None else point.data.size_bytes,
         )
 
-    def change(lake: LakeDescription) -> LakeDescription:
-        backups = tuple(complete(backup) if backup.id == point.id else backup for backup in lake.backups)
+    def update_description(lake: LakeDescription) -> LakeDescription:
+        backups = tuple(mark_complete(backup) if backup.id == point.id else backup for backup in lake.backups)
         return msgspec.structs.replace(lake, backups=backups)
 
-    change_description(kernel.store, kernel.settings, change)
+    change_description(kernel.store, kernel.settings, update_description)
 
 
 def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | None = None) -> list[str]:
@@ -103,14 +103,14 @@ def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | N
     """
     removed_ids: list[str] = []
 
-    def change(lake: LakeDescription) -> LakeDescription:
+    def update_description(lake: LakeDescription) -> LakeDescription:
         removed_ids[:] = [
             backup.id for backup in lake.backups if backup.id in numbers and target in (None, backup.target)
         ]
         return msgspec.structs.replace(lake, backups=_remove_backups(lake.backups, removed_ids))
 
     if numbers:
-        change_description(kernel.store, kernel.settings, change)
+        change_description(kernel.store, kernel.settings, update_description)
     return removed_ids
 
 

@@ -341,7 +341,7 @@ class Batch:
         position = self._find_search_start(reference)
         receipts = self._make_receipts(reference, position, batch.entry.time_us)
 
-        def keep() -> None:
+        def cache_results() -> None:
             self._queue.objects.cache_decoded(batch.entry_id, batch.entry, len(batch.entry_bytes))
             self._queue.keep_chain(batch.row, chain)
 
@@ -350,7 +350,7 @@ class Batch:
             self._wait_for_earlier_batch()
             self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
             self._flight = BatchInFlight(self._leader, self._open, reference.position)
-            keep()
+            cache_results()
             self._queue.take_off(self._flight)
 
         turn.written = after_write
@@ -373,7 +373,7 @@ class Batch:
             raise
         if advanced.swapped:
             if self._flight is None:
-                keep()
+                cache_results()
             else:
                 self._flight.has_landed = True
                 self._flight.is_over.set()

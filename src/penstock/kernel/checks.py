@@ -159,19 +159,19 @@ class Checks:
                 if len(expecting) >= EXPECTING_MAX:
                     expecting = frozenset()  # most of them are gone by now
                 self._expecting = expecting | {reference.name} if expected else expecting
-        return [*self.list_checks_of_branch(reference.name), *map(self._check_for, expected)]
+        return [*self.list_checks_of_branch(reference.name), *map(self._make_check, expected)]
 
-    def may_be_for(self, branch: str) -> bool:
+    def may_have_checks(self, branch: str) -> bool:
         """Whether something looks at what is published on a branch, as far as is known without its row."""
         return branch in self._expecting or bool(self.list_checks_of_branch(branch))
 
-    def _check_for(self, expectation: Expectation) -> Check:
-        def ask(proposal: BranchProposal) -> str | None:
+    def _make_check(self, expectation: Expectation) -> Check:
+        def find_violation(proposal: BranchProposal) -> str | None:
             if expectation.keys.isdisjoint(proposal.changed):
                 return None
             return NOBODY_ASKS if self.engine is None else self.engine.find_violation(proposal, expectation)
 
-        return Check(expectation.name, "", ask)
+        return Check(expectation.name, "", find_violation)
 
     @contextmanager
     def wait_for_turn(self, branch: str, wait_s: float, is_needed: Callable[[], bool]) -> Iterator[None]:
@@ -180,7 +180,7 @@ class Checks:
         So does one that has waited until nothing looks at the branch any more. ``Throttled`` if the turn does
         not come in time.
         """
-        if not self.may_be_for(branch):
+        if not self.may_have_checks(branch):
             yield
             return
         if self._whose.get(branch) == get_ident():
@@ -375,7 +375,7 @@ def _draft_and_check(
 ) -> tuple[CommitDraft, ...]:
     chain = CommitChain(kernel.objects, reference.head)
     request.check_reference(reference, chain)
-    drafts = tuple(request.apply(chain, reference))
+    drafts = tuple(request.draft_commits(chain, reference))
     if drafts:
         for draft in drafts:
             chain.add_draft(draft)

@@ -102,12 +102,12 @@ class CommitRequest(Request):
         managing = self._formats.find_managing_format(content)
         if managing is not None and content is not None and not self._is_moved(content.id):
             with suppress(FormatRefused):  # at its turn, if it still is
-                managing.admit(edit.open_table(key, content), None)
+                managing.check_direct_change(edit.open_table(key, content), None)
 
     def _read_state(self, commit: ObjectId) -> StateOverlay:
         return open_state(self._history.objects, self._history.read_commit(commit))
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
             chain.view.get_many(self.touched_keys)
@@ -253,7 +253,7 @@ class CommitRequest(Request):
         self, edit: Edit, managing: Format, key: Key, current: AnyContent | None, content: AnyContent | None
     ) -> None:
         try:
-            managing.admit(edit.open_table(key, current), content)
+            managing.check_direct_change(edit.open_table(key, current), content)
         except FormatRefused as refused:
             edit.refuse_key(key, refused)
             return

@@ -24,7 +24,7 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
         return
     commit = to.hex() if to == NO_COMMIT else to.hex()[:8]
     for key, (managing, old, new) in find_differing_tables(formats, objects, reference.head, to):
-        if (reason := managing.may_move(old, new)) is not None:
+        if (reason := managing.explain_forbidden_move(old, new)) is not None:
             raise InvalidRequest(
                 f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {reason}\n  To bring back "
                 f"the rows of that commit: penstock restore --all --to {commit} --branch {reference.name}, "

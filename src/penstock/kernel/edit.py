@@ -223,7 +223,7 @@ class Edit:
         kept_keys: list[Key] = []
         for stored in sorted((key for key, value in self._changes.items() if value is None), reverse=True):
             before, inside = self._below.get(stored), stored + b"\0"
-            is_filled = next(iter(self.view.scan(inside, find_prefix_end(inside))), None) is not None
+            is_filled = next(iter(self.view.scan_entries(inside, find_prefix_end(inside))), None) is not None
             if is_filled and isinstance(self.decode_value(before), Namespace):
                 self.put_value(stored, before)
                 kept_keys.append(Key.decode(stored))
@@ -304,7 +304,7 @@ class Edit:
         below, end = stored + b"\0", find_prefix_end(stored + b"\0")
         mine = changed[bisect_left(changed, below) : bisect_left(changed, end or b"")]
         is_put_below = any(self._changes[key] is not None for key in mine)
-        if is_put_below or any(key not in self._changes for key, _ in self._below.scan(below, end)):
+        if is_put_below or any(key not in self._changes for key, _ in self._below.scan_entries(below, end)):
             self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
 
     def make_draft(

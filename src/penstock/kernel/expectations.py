@@ -62,7 +62,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
             )
         if _have_different_keys(kernel, fingerprint_head, reference.head, expectation.keys):
             return KeepRow(None)  # a table that was asked about is another one by now
-        return _move_with(reference, (*known_expectations, expectation))
+        return _replace_expectations(reference, (*known_expectations, expectation))
 
     for _ in range(kernel.settings.tries_max):
         reference = kernel.branch(branch)
@@ -90,7 +90,7 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
         )
         if remaining_expectations == known_expectations:
             raise InvalidRequest(f"'{branch}' has no expectation '{name}'", name=branch)
-        return _move_with(reference, remaining_expectations)
+        return _replace_expectations(reference, remaining_expectations)
 
     return read_expectations(kernel.references.swap_reference(branch, decide, who))
 
@@ -104,7 +104,7 @@ def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
     return read_expectations(reference)
 
 
-def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> ReferenceDecision:
+def _replace_expectations(reference: Reference, expectations: tuple[Expectation, ...]) -> ReferenceDecision:
     note = encode_expectations(expectations)
     if len(note) > NOTE_MAX_BYTES:
         raise InvalidRequest(

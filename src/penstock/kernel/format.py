@@ -425,7 +425,7 @@ class Format:
         """
         return None
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``FormatRefused``.
 
         ``PrepareAgain`` at the turn of a ``Delete`` that depends on table storage: it is asked once more
@@ -469,7 +469,7 @@ class Format:
             raise horizon.expired_error()
         return self.cut_content(content, horizon.first)
 
-    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
+    def explain_forbidden_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
         """Why the default branch may not be moved so that a table jumps from one state to another, if so.
 
         The reason continues a sentence that begins with the table's name.

@@ -65,7 +65,7 @@ class HandOff(Generic[V, K]):
 
     def find_commit(self, record: K) -> ObjectId | None:
         """The commit that it has come to, by the log of its branch. Who looks changes nothing."""
-        return self._dispatch.commit_of(self._rows.describe_sent(record))
+        return self._dispatch.find_commit(self._rows.describe_sent(record))
 
     def note_landed(self, record: K, commit: ObjectId) -> K:
         """Note that its commit has landed."""

@@ -294,7 +294,7 @@ class Kernel:
             raise
 
     def _submit_once(self, branch: str, request: Request) -> RequestOutcome:
-        if self.checks.may_be_for(branch):
+        if self.checks.may_have_checks(branch):
             return submit_checked(self, branch, request)
         tries, line = WriteRetries(self.settings), self._find_queue(branch).preparations
         with line.take_turn() as turn:
@@ -524,7 +524,7 @@ class Kernel:
         request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):
-            request.apply(chain, reference)
+            request.draft_commits(chain, reference)
         return MergeResult(head=reference.id, keys=tuple(request.results), dry_run=True)
 
     def rebase(
@@ -565,7 +565,7 @@ class Kernel:
         rule = make_history_rule(pattern, max_commits, max_days, now_us)
         forgotten_us = now_us - self.graces.find_sweep_grace().objects_us
 
-        def change(lake: LakeDescription) -> LakeDescription:
+        def update_description(lake: LakeDescription) -> LakeDescription:
             rules = [rule for rule in lake.history if (rule.ended_us or now_us) > forgotten_us]
             ended = [
                 msgspec.structs.replace(rule, ended_us=now_us)
@@ -576,7 +576,7 @@ class Kernel:
             history = (*ended, rule) if rule else tuple(ended)
             return check_description_size(lake, msgspec.structs.replace(lake, history=history))
 
-        change_description(self.store, self.settings, change)
+        change_description(self.store, self.settings, update_description)
 
     def set_grace(self, grace_s: float | None, data_grace_days: float | None) -> GracePeriods:
         """Say how long a sweep leaves alone what nothing leads to; what is not given stays as it is.
@@ -585,11 +585,11 @@ class Kernel:
         """
         now_us = self.clock()
 
-        def change(lake: LakeDescription) -> LakeDescription:
+        def update_description(lake: LakeDescription) -> LakeDescription:
             before = (lake.graces or (GracePeriods(),))[-1]
             return with_new_grace(lake, make_grace_periods(before, grace_s, data_grace_days, now_us))
 
-        changed = change_description(self.store, self.settings, change)
+        changed = change_description(self.store, self.settings, update_description)
         return (changed.graces or (GracePeriods(),))[-1]
 
     def walk_commits(self, start: ObjectId, all_parents: bool = False) -> CommitWalk:

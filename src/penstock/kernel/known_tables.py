@@ -183,7 +183,7 @@ class KnownTables:
         """The locations of tables that the default branch has dropped."""
         head = self._read_default_head()
         look = self._look_at(head)
-        for stored, _ in self._kernel.read_state(head).scan(LEDGER, find_prefix_end(LEDGER)):
+        for stored, _ in self._kernel.read_state(head).scan_entries(LEDGER, find_prefix_end(LEDGER)):
             identity = UUID(hex=stored.removeprefix(LEDGER).decode())
             entry = read_ledger_entry(look, identity)
             if entry is not None and entry.dropped is not None:

@@ -21,7 +21,9 @@ class StateView(Protocol):
 
     def get(self, key: bytes) -> Value | None: ...
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]: ...
-    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]: ...
+    def scan_entries(
+        self, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, Value]]: ...
 
 
 class TreeView:
@@ -50,7 +52,7 @@ class TreeView:
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
         return tree.find_values(self._objects, self.root, keys)
 
-    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
+    def scan_entries(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
         return tree.scan_entries(self._objects, self.root, start, stop)
 
 
@@ -70,10 +72,10 @@ class StateOverlay:
                 values[key] = value
         return values
 
-    def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
+    def scan_entries(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
         over = sorted(key for key in self.changes if start <= key and (stop is None or key < stop))
         position = 0
-        for key, value in self.below.scan(start, stop):
+        for key, value in self.below.scan_entries(start, stop):
             while position < len(over) and over[position] < key:
                 if (mine := self.changes[over[position]]) is not None:
                     yield over[position], mine

@@ -206,10 +206,10 @@ class LedgerChange:
                 self._left[old_id] = key, change.before
             if now is not None:
                 self._arrived.setdefault(now, []).append(key)
-                if (placed := _place_of(change.after)) is not None:
+                if (placed := _find_ledger_place(change.after)) is not None:
                     self._places[now] = placed
         removed_places = {
-            table_id: _place_of(content)
+            table_id: _find_ledger_place(content)
             for table_id, (_, content) in self._left.items()
             if table_id not in self._arrived
         }
@@ -330,7 +330,7 @@ def _encode_claim(identity: UUID, claim: LocationClaim) -> AnyContent:
     return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
 
 
-def _place_of(content: AnyContent | None) -> LedgerPlace | None:
+def _find_ledger_place(content: AnyContent | None) -> LedgerPlace | None:
     if not isinstance(content, ManagedTable) or not content.location:
         return None
     return LedgerPlace(content.location, content)

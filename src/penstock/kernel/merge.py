@@ -78,7 +78,7 @@ class MergeRequest(ThreeWayRequest):
                 self._check_reads(edit, plan.changes, head)
                 plan.apply_difference(self._three_way_apply(edit, plan, reference.head), managed)
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
         if self._plan is None or not self._plan.still_fits(chain):

@@ -38,7 +38,7 @@ def list_new_commits(
     waiting: list[tuple[int, ObjectId]] = []
     fresh = 0
 
-    def visit(commit_id: ObjectId, *, is_old: bool) -> None:
+    def visit_commit(commit_id: ObjectId, *, is_old: bool) -> None:
         nonlocal fresh
         if commit_id == NO_COMMIT:
             return
@@ -60,9 +60,9 @@ def list_new_commits(
         heapq.heappush(waiting, (-commit.generation, commit_id))
 
     for commit_id in known_commits:
-        visit(commit_id, is_old=True)
+        visit_commit(commit_id, is_old=True)
     for commit_id in heads:
-        visit(commit_id, is_old=False)
+        visit_commit(commit_id, is_old=False)
     new: list[tuple[ObjectId, bool]] = []
     while fresh:
         _, commit_id = heapq.heappop(waiting)
@@ -75,7 +75,7 @@ def list_new_commits(
         }
         for parent in commit.parents:
             if parent not in cut_off:
-                visit(parent, is_old=is_old)
+                visit_commit(parent, is_old=is_old)
         if not is_old:
             new.append((commit_id, commit.parent in cut_off))
     new.reverse()

@@ -44,15 +44,15 @@ def copy_objects(
     What a sweep has removed since it was scanned is left out. ``Damaged`` if the source is.
     """
 
-    def carry(data_by_id: dict[ObjectId, bytes]) -> tuple[int, int]:
+    def store_objects(data_by_id: dict[ObjectId, bytes]) -> tuple[int, int]:
         for object_id, data in data_by_id.items():
             check_bytes(object_id, data)
         if data_by_id:
             retry_reads(settings, partial(target.store, data_by_id))
         return len(data_by_id), sum(map(len, data_by_id.values()))
 
-    def fetch(chunk: list[StoredObject]) -> tuple[int, int]:
-        return carry(
+    def fetch_and_store(chunk: list[StoredObject]) -> tuple[int, int]:
+        return store_objects(
             retry_reads(settings, partial(whole.fetch, [stored_object.id for stored_object in chunk]))
         )
 
@@ -66,9 +66,9 @@ def copy_objects(
                 data_by_id, others, token = retry_reads(
                     settings, partial(whole.scan_data, token, page_max, size_max)
                 )
-                parts = [workers.submit(carry, data_by_id)] if data_by_id else []
+                parts = [workers.submit(store_objects, data_by_id)] if data_by_id else []
                 running.append(
-                    (token, parts + [workers.submit(fetch, chunk) for chunk in split_page(others)])
+                    (token, parts + [workers.submit(fetch_and_store, chunk) for chunk in split_page(others)])
                 )
                 is_scanned = not token
             if is_scanned or len(running) == PAGES_MAX:

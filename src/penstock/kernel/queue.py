@@ -26,7 +26,7 @@ from penstock.kernel.batch import Batch, BatchInFlight, RequestOutcome, Ticket
 from penstock.kernel.chain import CommitChain
 from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import RefLog
-from penstock.kernel.request import MADE_KEY_CHARS, Request, label_of
+from penstock.kernel.request import MADE_KEY_CHARS, Request, make_branch_label
 from penstock.kernel.settings import Settings
 from penstock.kernel.time_limits import paced_reads
 from penstock.metrics.meter import SILENT, Meter
@@ -54,7 +54,7 @@ class BranchQueue:
     ) -> None:
         self._forget_horizons = forget_horizons
         """Called when another process has moved the branch: it may be by an erase."""
-        self.name, self.label, self.meter = name, label_of(name), meter
+        self.name, self.label, self.meter = name, make_branch_label(name), meter
         self.store, self.objects, self.clock, self.settings = store, objects, clock, settings
         self.log = RefLog(objects)
         self._lock = Lock()

@@ -89,11 +89,11 @@ class BranchRebase:
         """What it would do; conflicts are among the keys."""
         self._notes[DRY_RUN] = True
 
-        def stay(row: Row | None) -> KeepRow[Reference]:
+        def keep_row(row: Row | None) -> KeepRow[Reference]:
             return KeepRow(self._require_expected(row))
 
         reference = self._kernel.references.swap_reference(
-            self._branch, stay, self._meta.committer, self._key
+            self._branch, keep_row, self._meta.committer, self._key
         )
         if not self._is_done(reference):
             with suppress(MergeConflict):
@@ -172,7 +172,7 @@ class BranchRebase:
             kernel.history, kernel.formats, own, self._meta, self._options, terms, onto=self._onto
         )
         try:
-            drafts = request.apply(chain, reference)
+            drafts = request.draft_commits(chain, reference)
         finally:
             self._results = request.results
         for draft in drafts:

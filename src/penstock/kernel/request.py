@@ -112,7 +112,7 @@ class Request(ABC):
         """Read and check what needs I/O, against the branch as it is now; called if it is needed."""
 
     @abstractmethod
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         """The commits to add to the chain; none if there is nothing to do.
 
         Leaves the chain as it is. Raises an error of ``penstock.errors`` to be refused, ``PrepareAgain`` to
@@ -120,12 +120,12 @@ class Request(ABC):
         """
 
     def make_drafts(self, chain: CommitChain, reference: Reference) -> Sequence[CommitDraft]:
-        """As ``apply``; where checks looked at that before, it is just what they agreed to."""
+        """As ``draft_commits``; where checks looked at that before, it is just what they agreed to."""
         checked = self.checked
         if checked is None:
             if reference.note and has_expectations(reference):
                 raise MissingChecks
-            return self.apply(chain, reference)
+            return self.draft_commits(chain, reference)
         if chain.has_drafts or not checked.is_of(reference):
             raise PrepareAgain
         return [draft._replace(key=self.key) for draft in checked.drafts]
@@ -218,10 +218,10 @@ def measure_request(meter: Meter, branch: str, kind: str) -> Iterator[None]:
         outcome = "error"
         raise
     finally:
-        meter.count(REQUESTS, branch=label_of(branch), kind=kind, outcome=outcome)
+        meter.count(REQUESTS, branch=make_branch_label(branch), kind=kind, outcome=outcome)
         meter.observe(REQUEST_SECONDS, time.perf_counter() - start, kind=kind)
 
 
-def label_of(branch: str) -> str:
+def make_branch_label(branch: str) -> str:
     """What a branch is called in metrics."""
     return TRANSACTIONS if is_transaction(branch) else branch

@@ -48,13 +48,13 @@ class OutcomeLookup:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._log = kernel, RefLog(kernel.objects)
 
-    def commit_of(self, sent: SubmittedRequest) -> ObjectId | None:
+    def find_commit(self, sent: SubmittedRequest) -> ObjectId | None:
         """The commit that a request has come to, by the log of its branch; ``None`` if to none so far."""
         row = self._kernel.store.reference(sent.branch)
         if row is None or row.kind == Kind.TAG:
             return None
         try:
-            return self._commit_in(sent, self._find_log_entry(sent, decode_reference_row(row)))
+            return self._find_commit_in(sent, self._find_log_entry(sent, decode_reference_row(row)))
         except IdempotencyKeyReused:
             return None
 
@@ -82,9 +82,9 @@ class OutcomeLookup:
             moved = self._kernel.references.swap_reference(sent.branch, decide)
         except (NotFound, IdempotencyKeyReused):
             return None
-        return self._commit_in(sent, moved) if isinstance(moved, LogEntry) else None
+        return self._find_commit_in(sent, moved) if isinstance(moved, LogEntry) else None
 
-    def _commit_in(self, sent: SubmittedRequest, entry: LogEntry | None) -> ObjectId | None:
+    def _find_commit_in(self, sent: SubmittedRequest, entry: LogEntry | None) -> ObjectId | None:
         if entry is None or is_called_off(entry, sent.key):
             return None
         return read_request_outcome(self._kernel.objects, entry, sent.key).head

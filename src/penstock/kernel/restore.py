@@ -86,7 +86,7 @@ class RestoreRequest(ThreeWayRequest):
             with suppress(PrepareAgain):
                 self._make_apply(edit).apply_difference(managed, {})
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if chain.has_drafts and not self._scope.keys:
             raise NextBatch  # what differs is told by commits, and some have no id yet
         changes = self._find_changes(chain.objects, chain.view, chain.commit, reference)
@@ -220,11 +220,11 @@ class _RestoreApply(ThreeWayApply):
         assert managing is not None, "or there is nothing to restore"
         table = self._edit.open_table(meeting.key, content)
 
-        def restore() -> AppliedChange:
+        def restore_table() -> AppliedChange:
             self._refuse_erased(content, version=version)
             return managing.restore_version(table, version)
 
-        self._put_restored(meeting, managing, restore)
+        self._put_restored(meeting, managing, restore_table)
 
     def _set_key(self, meeting: KeySides) -> None:
         now, after = self._decode_content(meeting.now), self._decode_content(meeting.wanted)

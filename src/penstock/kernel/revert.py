@@ -56,7 +56,7 @@ class RevertRequest(ThreeWayRequest):
             with suppress(PrepareAgain):
                 self._make_apply(edit, reference.head).apply_difference(managed, {})
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         self._require_in(reference, chain.tip)
         edit = self._begin_edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._make_apply(edit, None if chain.has_drafts else chain.tip)

@@ -123,13 +123,13 @@ def _note_expired(
     The next sweep that is alone drops those that nothing leads to any more.
     """
 
-    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription] | KeepRow[None]:
+    def update_description(lake: LakeDescription) -> ReplaceRow[LakeDescription] | KeepRow[None]:
         if {backup.id for backup in lake.backups} - {backup.id for backup in before.backups}:
             return KeepRow(None)
         others = () if lake.horizon == before.horizon else read_expired_commits(lake, kernel.objects)
         return ReplaceRow(*record_expired_commits(lake, (*expired, *others)))
 
-    return change_description(kernel.store, kernel.settings, change)
+    return change_description(kernel.store, kernel.settings, update_description)
 
 
 def find_backed_up_heads(lake: LakeDescription, objects: Objects) -> set[ObjectId]:
@@ -257,7 +257,7 @@ def _make_checked_fetch(
 ) -> Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]:
     read = 0
 
-    def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def fetch_objects(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         nonlocal read
         read += len(ids)
         progress("read", read)
@@ -267,7 +267,7 @@ def _make_checked_fetch(
                 objects[object_id] = check_object(object_id, data)
         return objects
 
-    return fetch
+    return fetch_objects
 
 
 def _find_expired_tombstones(kernel: Kernel, references: set[Reference], before_us: int) -> set[Reference]:

@@ -363,7 +363,9 @@ class ThreeWayApply:
         managing = self._formats.find_managing_format(given_content, sides[-1])
         if managing is not None and given_content not in sides:
             try:
-                managing.admit(self._edit.open_table(key_sides.key, sides[-1], given_content), given_content)
+                managing.check_direct_change(
+                    self._edit.open_table(key_sides.key, sides[-1], given_content), given_content
+                )
             except FormatRefused as refused:
                 self._edit.refuse_key(key_sides.key, refused)
                 return
@@ -483,11 +485,11 @@ class ThreeWayApply:
             return
         table = self._edit.open_table(key_sides.key, target, after)
 
-        def restore() -> AppliedChange:
+        def restore_table() -> AppliedChange:
             self._refuse_erased(after)
             return managing.restore(table, self._drop_erased(after))
 
-        self._put_restored(key_sides, managing, restore)
+        self._put_restored(key_sides, managing, restore_table)
 
     def _put_restored(
         self, key_sides: KeySides, managing: Format, restore: Callable[[], AppliedChange]

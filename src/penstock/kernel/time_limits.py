@@ -168,10 +168,10 @@ def limit_reads(limit_s: float) -> paced_reads:
     their steps do: for what is shown only if it is found soon."""
     outer, ends_s = _STEP.get(), monotonic() + limit_s
 
-    def take() -> None:
+    def check_time() -> None:
         if outer is not None:
             outer()
         if monotonic() > ends_s:
             raise TimedOut(f"this took longer than {limit_s:g} s and was stopped")
 
-    return paced_reads(take)
+    return paced_reads(check_time)

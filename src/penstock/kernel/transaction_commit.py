@@ -43,7 +43,7 @@ from penstock.kernel.transaction_rows import (
     TransactionRows,
     abort_if_expired,
     check_row_size,
-    digest_of,
+    compute_digest,
     record_in_row,
 )
 from penstock.model.commits import CommitMeta
@@ -267,7 +267,7 @@ class TransactionCommits(TransactionRows):
             incarnation=transaction.incarnation,
             doubt_from=transaction.position if transaction.sends > 1 else None,
             key=transaction.id,
-            fingerprint=lambda: digest_of(record),
+            fingerprint=lambda: compute_digest(record),
             is_held=True,
         )
         # Without a commit the target has all of it already: then that is what it landed as.

@@ -124,14 +124,14 @@ def _encode_entry(read: Read) -> ReadEntry:
 
 def read_noted_entries(objects: Objects, view: StateView, incarnation: bytes) -> dict[bytes, ReadEntry]:
     """What a transaction has read so far, whose row is of this incarnation and whose branch looks so."""
-    start = _start(incarnation)
+    start = _make_reads_prefix(incarnation)
     return {
         stored.removeprefix(start): _decode_entry(stored, read_content(objects, value))
-        for stored, value in view.scan(start, find_prefix_end(start))
+        for stored, value in view.scan_entries(start, find_prefix_end(start))
     }
 
 
-def _start(incarnation: bytes) -> bytes:
+def _make_reads_prefix(incarnation: bytes) -> bytes:
     return READS + incarnation.hex().encode() + b"\0"
 
 
@@ -142,7 +142,7 @@ class ReadsRequest(Request):
 
     def __init__(self, reads: Sequence[Read], incarnation: bytes, who: str) -> None:
         super().__init__(who, RequestTerms(incarnation=incarnation))
-        self._entries, self._start = gather_entries(reads), _start(incarnation)
+        self._entries, self._start = gather_entries(reads), _make_reads_prefix(incarnation)
         self._meta = CommitMeta(message=_describe_reads(reads), committer=who).check()
 
     @property
@@ -153,7 +153,7 @@ class ReadsRequest(Request):
     def touched_keys(self) -> set[bytes]:
         return {self._start + stored for stored in self._entries}
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:  # noqa: ARG002
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:  # noqa: ARG002
         values = chain.view.get_many(self.touched_keys)
         changes: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}

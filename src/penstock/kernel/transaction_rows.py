@@ -174,27 +174,27 @@ class TransactionRows:
             transaction.position,
             until_us,
             transaction.who,
-            digest_of(record),
+            compute_digest(record),
         )
 
     def _swap_transaction(self, id: str, decide: Decide[A], who: str) -> TransactionRecord | A:  # noqa: A002
         """Move the row of a transaction, or keep it, which has the answer that is decided."""
         moved = self._kernel.references.swap_reference(PREFIX + id, decide, who)
-        return record_in(moved) if isinstance(moved, Reference) else moved
+        return read_record(moved) if isinstance(moved, Reference) else moved
 
 
 def record_in_row(row: Row) -> TransactionRecord:
-    return record_in(decode_reference_row(row))
+    return read_record(decode_reference_row(row))
 
 
-def record_in(reference: Reference) -> TransactionRecord:
+def read_record(reference: Reference) -> TransactionRecord:
     transaction = read_transaction(reference)
     if transaction is None:  # a branch of that name, made when the prefix was not kept yet
         raise InvalidRequest(f"'{reference.name}' is a {reference.kind}, not a transaction")
     return TransactionRecord(transaction, reference)
 
 
-def digest_of(record: TransactionRecord) -> bytes:
+def compute_digest(record: TransactionRecord) -> bytes:
     """What tells the merge of a transaction from one of another transaction that had its id before."""
     return hash_parts("transaction", record.transaction.id, record.reference.incarnation)
 

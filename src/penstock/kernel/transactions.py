@@ -20,7 +20,7 @@ from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.transaction_commit import TransactionCommits
 from penstock.kernel.transaction_reads import ReadsRequest
-from penstock.kernel.transaction_rows import TransactionRecord, check_row_size, record_in, record_in_row
+from penstock.kernel.transaction_rows import TransactionRecord, check_row_size, read_record, record_in_row
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.reads import Read
@@ -166,7 +166,7 @@ class Transactions(TransactionCommits):
         """
         reference = self._kernel.branch(PREFIX + check_transaction_id(id))
         if reads:
-            who = record_in(reference).transaction.who
+            who = read_record(reference).transaction.who
             self._kernel.submit_request(reference.name, ReadsRequest(reads, reference.incarnation, who))
 
     def list_reads(self, record: TransactionRecord) -> tuple[Read, ...]:

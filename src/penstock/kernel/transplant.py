@@ -108,7 +108,7 @@ class TransplantRequest(ThreeWayRequest):
         with suppress(PrepareAgain):
             self._repeat_commits(self._history.objects, view, reference, reference.head, may_read=True)
 
-    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+    def draft_commits(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         head = None if chain.has_drafts else chain.tip
         repeated = self._repeat_commits(chain.objects, chain.view, reference, head, may_read=self.may_read)
         self.results = list(repeated.results.values())

@@ -58,7 +58,7 @@ def undo_lake_move(
     mark = (
         target_description.sealed.copy
         if target_description.sealed is not None
-        else f"{_undo_of(arrival)}{uuid4()}"
+        else f"{_make_undo_prefix(arrival)}{uuid4()}"
     )
     for _ in seal_lake(target, mark, source_place, who, workers):
         pass
@@ -76,7 +76,7 @@ def undo_lake_move(
     reopen_lake(source.store, source.settings, arrival.copy)
 
 
-def _undo_of(arrival: CopyArrival) -> str:
+def _make_undo_prefix(arrival: CopyArrival) -> str:
     """How the ids of seals begin that undo a move. Each try has its own: one that was cancelled is void."""
     return f"{arrival.copy}/undo/"
 
@@ -96,7 +96,7 @@ def _require_moved(
     if arrival is None or not is_ours:
         raise InvalidRequest(f"the lake at {target_place} was not moved there from {source_place}")
     undone = target_description.sealed is not None and target_description.sealed.copy.startswith(
-        _undo_of(arrival)
+        _make_undo_prefix(arrival)
     )
     if here.sealed is None and undone:
         return arrival

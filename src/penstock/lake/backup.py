@@ -243,7 +243,7 @@ def expire_backups(
     if not ids and keep_last is None and keep_days is None:
         raise InvalidRequest("give the backups to remove: their ids, keep_last or keep_days")
 
-    def chosen(points: list[BackupPoint]) -> list[BackupPoint]:
+    def choose_points(points: list[BackupPoint]) -> list[BackupPoint]:
         if not ids:
             return rule.find_expired(points, clock())
         wanted_ids = {_complete_id(prefix, [point.id for point in points]) for prefix in ids}
@@ -255,7 +255,7 @@ def expire_backups(
         own = settings or Settings()
         files = stack.enter_context(_open_backup_files(store, target, own, progress, clock))
         maker = BackupMaker(store, own, progress=progress, files=files)
-        expired = maker.remove_points(None if lake is None else lake.kernel, chosen)
+        expired = maker.remove_points(None if lake is None else lake.kernel, choose_points)
         if ids:
             store.scrub()
         return expired
@@ -488,13 +488,13 @@ def _take_over(
     arrival = description.arrival
     assert arrival is not None
 
-    def change(current: LakeDescription) -> LakeDescription:
+    def update_description(current: LakeDescription) -> LakeDescription:
         ours = current.arrival if current.arrival is not None else arrival
         return msgspec.structs.replace(
             current, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
         )
 
-    change_description(store, lake.kernel.settings, change)
+    change_description(store, lake.kernel.settings, update_description)
     copied = CopyResult(
         id=lake.id,
         source=arrival.source,

@@ -183,7 +183,7 @@ class BackupFiles:
         with self._open_lake_at(point) as lake:
             places = _require_embedded(lake).places
 
-            def lost(folder: NeededFolder) -> Iterator[NeededFile]:
+            def list_lost_files(folder: NeededFolder) -> Iterator[NeededFile]:
                 for backup_folder in before:
                     if backup_folder.location == folder.location:
                         lacking = [
@@ -191,7 +191,7 @@ class BackupFiles:
                         ]
                         yield from _find_missing(places, backup_folder, lacking)
 
-            listed, lost_files = self._list_needed(lake, put, lost)
+            listed, lost_files = self._list_needed(lake, put, list_lost_files)
         if lost_files:
             raise _went_away_error(lost_files)
         return listed
@@ -203,7 +203,7 @@ class BackupFiles:
         with self._open_lake_at(point) as lake:
             places = _require_embedded(lake).places
 
-            def lost(folder: NeededFolder) -> Iterator[NeededFile]:
+            def list_lost_files(folder: NeededFolder) -> Iterator[NeededFile]:
                 for needed in lost_files:
                     if needed.folder.location == folder.location and folder.needs(needed.file.name):
                         yield from _find_missing(places, needed.folder, [needed.file])
@@ -214,7 +214,7 @@ class BackupFiles:
                 if not lost_files:
                     return msgspec.structs.replace(data, new_files=new_files, new_bytes=new_bytes)
                 # Something may have taken the place of what is gone: a log that was published, a checkpoint.
-                data, needed = self._list_needed(lake, put, lost)
+                data, needed = self._list_needed(lake, put, list_lost_files)
                 point = msgspec.structs.replace(point, data=data)
                 if needed:
                     break
@@ -298,7 +298,7 @@ class BackupFiles:
             entry = source.look(file.name)
             return entry is not None and make_file_tag(entry) == file.tag
 
-        def carry() -> bool:
+        def copy_to_backup() -> bool:
             if not _copy_file(source, file.name, target, file.stored_as, file.size, self._count_copied):
                 return False
             if is_same():
@@ -306,7 +306,7 @@ class BackupFiles:
             target.delete([file.stored_as])  # another file has its name by now
             return False
 
-        return self._retry_while_unavailable(carry)
+        return self._retry_while_unavailable(copy_to_backup)
 
     def _count_copied(self, size: int) -> None:
         with self._lock:
@@ -507,7 +507,7 @@ def _copy_file(
         return True
     broken = list[bool]()
 
-    def pieces() -> Iterator[bytes]:
+    def read_pieces() -> Iterator[bytes]:
         start = 0
         while start < size:
             piece = source.read_range(name, start, min(PIECE_BYTES, size - start))
@@ -519,7 +519,7 @@ def _copy_file(
             count(len(piece))
 
     try:
-        target.put_pieces(other, pieces())
+        target.put_pieces(other, read_pieces())
     except (_TruncatedFile, OutcomeUnknown, Unavailable):
         if broken:
             return False

@@ -51,7 +51,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     path: ClassVar[str]
     answer: ClassVar[Any]
     retry: ClassVar[RetrySafety]
-    """A ``GET`` is a read; every other call says it. See ``retry_safety_of``."""
+    """A ``GET`` is a read; every other call says it. See ``find_retry_safety``."""
     makes_lake: ClassVar[bool]
     """Whether it brings something into the lake, so that one is made for it where there is none yet. No
     ``GET`` does; every other call says it. See ``adds``."""
@@ -154,7 +154,7 @@ class WriteCall(Call[R], frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-def retry_safety_of(call: Call[Any]) -> RetrySafety:
+def find_retry_safety(call: Call[Any]) -> RetrySafety:
     """What it means to send this call again: a dry run changes nothing."""
     return RetrySafety.READ if getattr(call, "dry_run", False) else call.retry
 

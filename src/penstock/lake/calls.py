@@ -31,7 +31,7 @@ from penstock.lake.call import (
     RetrySafety,
     WriteCall,
     describe_commit,
-    retry_safety_of,
+    find_retry_safety,
 )
 from penstock.lake.plugins import list_plugin_types
 from penstock.lake.read_calls import (
@@ -99,7 +99,7 @@ __all__ = [
     "SearchLog",
     "WriteCall",
     "describe_commit",
-    "retry_safety_of",
+    "find_retry_safety",
 ]
 """Beside the calls that are defined here: what all share, from ``call``, and the reads of ``read_calls``."""
 

@@ -24,7 +24,7 @@ def list_dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
     if head == NO_COMMIT:
         return
     look = partial(_read_content, lake, head)
-    for _, value in kernel.read_state(head).scan(LEDGER, find_prefix_end(LEDGER)):
+    for _, value in kernel.read_state(head).scan_entries(LEDGER, find_prefix_end(LEDGER)):
         content = read_content(kernel.objects, value)
         entry = None if content is None or content.id is None else read_ledger_entry(look, content.id)
         if entry is None or entry.dropped is None:

@@ -193,11 +193,11 @@ class Embedded:
     def refuse_if_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
         """The same, which is refused in a lake that has moved, or whose files have: a dry run too."""
 
-        def answer(call: Any, progress: Progress) -> T:
+        def answer_call(call: Any, progress: Progress) -> T:
             self._require_unmoved()
             return handler(call, progress)
 
-        return answer
+        return answer_call
 
     def find_plugin(self, content: AnyContent | None, *, was_dropped: bool = False) -> FormatPlugin | None:
         """The plugin whose table a content is; ``None`` if it is not a table that a format keeps.
@@ -311,7 +311,7 @@ class Embedded:
         return any(map(self._has_tables_at, heads))
 
     def _has_tables_at(self, commit: ObjectId) -> bool:
-        return any(True for _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)))
+        return any(True for _ in self.kernel.read_state(commit).scan_entries(LEDGER, find_prefix_end(LEDGER)))
 
     def _do_keyed(self, call: calls.WriteCall[Any]) -> Any:
         request_key(call.idempotency_key)
@@ -327,11 +327,11 @@ class Embedded:
 
     def _find_repeated_answer(self, call: calls.WriteCall[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
-        if call.idempotency_key is None or calls.retry_safety_of(call) is calls.RetrySafety.READ:
+        if call.idempotency_key is None or calls.find_retry_safety(call) is calls.RetrySafety.READ:
             return None
         if call.fixed_key is not None or call.is_checked_again:
             return None  # what remembers it has told
-        name = self.or_default(call.target_name)
+        name = self.get_branch_or_default(call.target_name)
         outcome = self.kernel.find_outcome(
             name, call.idempotency_key, request_digest(call), about_itself=call.moves
         )
@@ -357,20 +357,20 @@ class Embedded:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def or_default(self, name: str | None) -> str:
+    def get_branch_or_default(self, name: str | None) -> str:
         """The branch that is meant: the default one, if none is named."""
         return self.default_branch if name is None else name
 
-    def commit_of(self, revision: str | None) -> ObjectId:
+    def resolve_commit(self, revision: str | None) -> ObjectId:
         """The commit that a revision names, the default branch's if none is given."""
-        return self.kernel.resolve_revision(self.or_default(revision))[0]
+        return self.kernel.resolve_revision(self.get_branch_or_default(revision))[0]
 
     def resolve_optional(self, revision: str | None) -> ObjectId | None:
-        return self.commit_of(revision) if revision is not None else None
+        return self.resolve_commit(revision) if revision is not None else None
 
     def resolve_reachable(self, revision: str | None) -> ObjectId:
-        """As ``commit_of``, but a commit named by its id alone must be on some branch or tag."""
-        commit, reference = self.kernel.resolve_revision(self.or_default(revision))
+        """As ``resolve_commit``, but a commit named by its id alone must be on some branch or tag."""
+        commit, reference = self.kernel.resolve_revision(self.get_branch_or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)
         elif reference.kind is Kind.TRANSACTION:
@@ -384,7 +384,7 @@ class Embedded:
         One that no reference leads to, or that has expired, may still be there, and its files are gone. What
         was written in a transaction may yet never land, so only that takes it.
         """
-        commit, reference = self.kernel.resolve_revision(self.or_default(revision))
+        commit, reference = self.kernel.resolve_revision(self.get_branch_or_default(revision))
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
             raise in_transaction_error(reference.name)
         references = self.kernel.references
@@ -392,16 +392,16 @@ class Embedded:
         return commit
 
     def _resolve(self, call: calls.Resolve) -> ResolvedCommit:
-        commit, reference = self.kernel.resolve_revision(self.or_default(call.revision))
+        commit, reference = self.kernel.resolve_revision(self.get_branch_or_default(call.revision))
         return ResolvedCommit(commit=commit.hex(), name=reference.name if reference is not None else None)
 
-    def content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
+    def read_content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
         self.kernel.history.read_commit(commit)  # it may have expired since
         return self._decode_content(self._states(commit).get(key.encode()))
 
     def _read_state(self, at: str | None) -> StateOverlay:
-        commit = self.commit_of(at)
+        commit = self.resolve_commit(at)
         self.kernel.history.read_commit(commit)  # it may have expired since
         return self._states(commit)
 
@@ -425,7 +425,7 @@ class Embedded:
             begin = max(start, after.encode() + b"\0") if after is not None else start
             if stop is not None and begin >= stop:
                 continue
-            for key, value in state.scan(begin, stop):
+            for key, value in state.scan_entries(begin, stop):
                 content = self._decode_content(value)
                 if content is not None and not key.startswith(RESERVED):
                     yield CatalogEntry(Key.decode(key), content)
@@ -442,7 +442,7 @@ class Embedded:
                     "calls of its format, such as lake.delta.commit and table.files.put"
                 )
         outcome = self.kernel.commit(
-            self.or_default(call.branch),
+            self.get_branch_or_default(call.branch),
             call.operations,
             commit_meta(call.said, call.who, ""),
             base=self.resolve_optional(call.base),

@@ -462,21 +462,21 @@ class EraseRun:
     def _read_content_at(self, commit: ObjectId) -> AnyContent | None:
         state = self._kernel.read_state(commit)
 
-        def look(stored: bytes) -> AnyContent | None:
+        def read_stored_content(stored: bytes) -> AnyContent | None:
             return read_content(self._kernel.objects, state.get(stored))
 
-        key = find_table(look, self._table)
-        return None if key is None else look(key.encode())
+        key = find_table(read_stored_content, self._table)
+        return None if key is None else read_stored_content(key.encode())
 
     def _is_at_head_of_backup(self, head: ObjectId, first_version: int | None) -> bool:
         """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
         state = self._kernel.read_state(head)
 
-        def look(stored: bytes) -> AnyContent | None:
+        def read_stored_content(stored: bytes) -> AnyContent | None:
             return read_content(self._kernel.objects, state.get(stored))
 
         if self._call.dropped:
-            return read_ledger_entry(look, self._table) is not None
+            return read_ledger_entry(read_stored_content, self._table) is not None
         content = self._read_content_at(head)
         # One from after the moment has earlier history as well.
         return self._is_held(content, None if self._keeps_younger else first_version)
@@ -503,7 +503,7 @@ class EraseRun:
         it was looked up: with a moment, what is to stay was found out by that."""
         erase, begun_us = uuid4().hex, self._kernel.clock()
 
-        def change(stored: TableHorizon | None) -> TableHorizon:
+        def update_horizon(stored: TableHorizon | None) -> TableHorizon:
             has_ended = stored is not None and stored.ended_us is not None
             if stored == horizon or (self._moment_us is None and has_ended):
                 return TableHorizon(
@@ -525,10 +525,10 @@ class EraseRun:
                 key=str(self._call.key),
             )
 
-        return self._change_horizon(change)
+        return self._change_horizon(update_horizon)
 
     def _set_horizon(self, horizon: TableHorizon, settled: FirstVersionKept) -> TableHorizon:
-        def change(stored: TableHorizon | None) -> TableHorizon:
+        def update_horizon(stored: TableHorizon | None) -> TableHorizon:
             now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
                 return now
@@ -542,7 +542,7 @@ class EraseRun:
                 state=b"" if settled.content is None else hash_state(settled.content),
             )
 
-        after = self._change_horizon(change)
+        after = self._change_horizon(update_horizon)
         if after.erase != horizon.erase or after.is_given_up:
             raise EraseRefused(
                 f"another run has cancelled or replaced this erase of '{self._call.key}', which had removed "
@@ -559,19 +559,19 @@ class EraseRun:
     def _withdraw_erase(self, horizon: TableHorizon) -> TableHorizon:
         """The erase has changed nothing, and what was there before counts again."""
 
-        def change(stored: TableHorizon | None) -> TableHorizon:
+        def update_horizon(stored: TableHorizon | None) -> TableHorizon:
             now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
                 return now
             return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
 
-        return self._change_horizon(change)
+        return self._change_horizon(update_horizon)
 
     def _note_run(self, horizon: TableHorizon, removed: ErasedTotals, *, is_ended: bool) -> TableHorizon:
         """Add what a run has removed, and whether that was the last of it."""
         removed_before = horizon.removed
 
-        def change(stored: TableHorizon | None) -> TableHorizon:
+        def update_horizon(stored: TableHorizon | None) -> TableHorizon:
             now = stored or horizon
             if now.erase != horizon.erase:
                 return now
@@ -580,7 +580,7 @@ class EraseRun:
             total = now.removed + removed if now.removed == removed_before else now.removed
             return msgspec.structs.replace(now, ended_us=ended_us, removed=total)
 
-        return self._change_horizon(change)
+        return self._change_horizon(update_horizon)
 
     # -- removing --------------------------------------------------------------------------------------------
 
@@ -723,7 +723,7 @@ class EraseRun:
 
     def _start_erasure(self) -> Erasure:
         key, branch = self._call.key, self._kernel.formats.default_branch
-        content = self._lake.content_at(self._kernel.references.get_reference(branch).head, key)
+        content = self._lake.read_content_at(self._kernel.references.get_reference(branch).head, key)
         if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' on '{branch}'\n  To erase a table that was dropped: --dropped "
@@ -737,7 +737,7 @@ class EraseRun:
         return plugin.erasure(self._call)
 
 
-def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
+def erase_table(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
     """Carry out a call: of the table at a key, or of all tables that were dropped there."""
     if not call.dropped:
         return EraseRun(lake, call, progress).erase_now()
@@ -786,7 +786,7 @@ def list_dated_states(
         commit_id: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[int, AnyContent]]:
         values = (
-            kernel.read_state(commit_id).scan()
+            kernel.read_state(commit_id).scan_entries()
             if is_first
             else _list_changed_values(kernel, commit.parent, commit_id)
         )

@@ -85,8 +85,8 @@ class LazyFormat(Format):
     ) -> AppliedChange | None:
         return self._load_format().revert(table, committed, previous, since)
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
-        self._load_format().admit(table, content)
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
+        self._load_format().check_direct_change(table, content)
 
     def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
@@ -99,5 +99,5 @@ class LazyFormat(Format):
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         return self._load_format().cut_content(content, first)
 
-    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
-        return self._load_format().may_move(before, after)
+    def explain_forbidden_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+        return self._load_format().explain_forbidden_move(before, after)

@@ -36,6 +36,6 @@ def list_missing_files(lake: Lake) -> Iterator[MissingFile]:
             if (str(content.id), content.state) in seen:
                 continue
             seen.add((str(content.id), content.state))
-            yield from searches[plugin.name].find(table, reference.name)
+            yield from searches[plugin.name].find_missing(table, reference.name)
     for search in searches.values():
         yield from search.find_rest()

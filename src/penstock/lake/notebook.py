@@ -45,7 +45,7 @@ def _show_or_title(build: Callable[[], list[str]], title: str) -> str:
 def show_lake(lake: Lake) -> str:
     """The lake at a glance: its branches and tags, and the tables of the default branch."""
 
-    def build() -> list[str]:
+    def build_parts() -> list[str]:
         branches = lake.branches(limit=ITEMS_SHOWN + 1)
         tags = lake.tags(limit=ITEMS_SHOWN + 1)
         snapshot = lake.at().outside_read_set
@@ -61,13 +61,13 @@ def show_lake(lake: Lake) -> str:
             *_list_tables(snapshot, lake.default_branch),
         ]
 
-    return _show_or_title(build, f"Lake {lake.url}")
+    return _show_or_title(build_parts, f"Lake {lake.url}")
 
 
 def show_reference(named: NamedReference) -> str:
     """A branch or tag: its newest commit, and its tables."""
 
-    def build() -> list[str]:
+    def build_parts() -> list[str]:
         snapshot = named.snapshot().outside_read_set
         return [
             html.show_heading(f"{type(named).__name__} {named.name}", snapshot.id[:ID_CHARS]),
@@ -75,7 +75,7 @@ def show_reference(named: NamedReference) -> str:
             *_list_tables(snapshot, named.name),
         ]
 
-    return _show_or_title(build, f"{type(named).__name__} {named.name}")
+    return _show_or_title(build_parts, f"{type(named).__name__} {named.name}")
 
 
 def show_snapshot(snapshot: Snapshot) -> str:
@@ -215,7 +215,7 @@ def show_row_diff(diff: RowDiff) -> str:
 def show_transaction(transaction: Transaction) -> str:
     """A transaction: how it stands, and what it has written."""
 
-    def build() -> list[str]:
+    def build_parts() -> list[str]:
         info = transaction.info
         lake = transaction._lake
         facts: list[tuple[str, Any]] = [
@@ -231,4 +231,4 @@ def show_transaction(transaction: Transaction) -> str:
             parts.append(_list_differences(written))
         return parts
 
-    return _show_or_title(build, f"Transaction {transaction.id[:ID_CHARS]}")
+    return _show_or_title(build_parts, f"Transaction {transaction.id[:ID_CHARS]}")

@@ -75,14 +75,14 @@ def show_progress(work: Callable[P, R]) -> Callable[P, R]:
     """Let long work show how far it is where it is called in a notebook without the argument ``progress``."""
 
     @wraps(work)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run_with_progress(*args: P.args, **kwargs: P.kwargs) -> R:
         if not is_in_notebook() or "progress" in signature(work).bind_partial(*args, **kwargs).arguments:
             return work(*args, **kwargs)
         with NotebookBar() as bar:
             chosen: dict[str, Any] = {**kwargs, "progress": bar}
             return work(*args, **chosen)
 
-    return run
+    return run_with_progress
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import msgspec
 from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.request import request_key
 from penstock.lake.answers import About, CatalogEntry
-from penstock.lake.call import PAGE_MAX, Call, RetrySafety, WriteCall, retry_safety_of
+from penstock.lake.call import PAGE_MAX, Call, RetrySafety, WriteCall, find_retry_safety
 from penstock.lake.read_calls import GetContents, Resolve
 from penstock.lake.remote_connection import Connection
 from penstock.lake.remote_sender import SETTLE_S, RemoteSender
@@ -96,7 +96,7 @@ class RemoteCatalogue:
             call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given_key))
         if given_key is not None:
             request_key(given_key)
-        needs_key = given_key is None and retry_safety_of(call) is RetrySafety.BY_KEY
+        needs_key = given_key is None and find_retry_safety(call) is RetrySafety.BY_KEY
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
         sending = RemoteSender(

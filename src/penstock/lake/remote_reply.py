@@ -23,7 +23,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.call import Call, RetrySafety, retry_safety_of
+from penstock.lake.call import Call, RetrySafety, find_retry_safety
 from penstock.lake.remote_connection import LostAnswer, RequestNotSent, ServerReply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, find_error_class
@@ -107,7 +107,7 @@ def _judge_error(error: PenstockError, reply: ServerReply, call: Call[Any], url:
         return UnansweredTry(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
-        again = retry_safety_of(call) is not RetrySafety.READ
+        again = find_retry_safety(call) is not RetrySafety.READ
         return UnansweredTry(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
         return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
@@ -133,7 +133,7 @@ def _judge_proxy_reply(reply: ServerReply, call: Call[Any], url: str) -> Verdict
     """The answer is from a proxy, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
     if (
-        retry_safety_of(call) is not RetrySafety.READ
+        find_retry_safety(call) is not RetrySafety.READ
     ):  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:

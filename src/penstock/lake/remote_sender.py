@@ -25,7 +25,15 @@ from penstock.errors import (
 )
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import LandedRequest
-from penstock.lake.call import AFTER_DOUBT, Ask, Call, RetrySafety, WriteCall, request_digest, retry_safety_of
+from penstock.lake.call import (
+    AFTER_DOUBT,
+    Ask,
+    Call,
+    RetrySafety,
+    WriteCall,
+    find_retry_safety,
+    request_digest,
+)
 from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, RequestNotSent, ServerReply
 from penstock.lake.remote_outcome import is_same_for_every_try, recover_answer, unknown_outcome_error
@@ -82,7 +90,7 @@ class RemoteSender:
                 return verdict.answer
             if isinstance(verdict, RefusedVerdict):
                 return self._raise_refusal(call, verdict.error, seen)
-            if verdict.in_doubt and retry_safety_of(call) is not RetrySafety.READ:
+            if verdict.in_doubt and find_retry_safety(call) is not RetrySafety.READ:
                 is_told = isinstance(heard, ServerReply) and heard.is_json
                 if is_told or self._doubt is None:  # what the server says tells more than a loss
                     self._doubt = verdict.error
@@ -106,7 +114,7 @@ class RemoteSender:
             return problem
 
     def _may_repeat(self, call: Call[Any], verdict: UnansweredTry) -> bool:
-        retry = retry_safety_of(call)
+        retry = find_retry_safety(call)
         if self._doubt is not None and retry is RetrySafety.ONCE:
             return False
         if verdict.is_spoilt:

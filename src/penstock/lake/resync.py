@@ -76,7 +76,7 @@ class TableResync:
         yield from (resynced for resynced in self._resync_dropped() if not resynced.problem)
 
     def _list_tables(self) -> list[tuple[Key, str]]:
-        return sorted(table for sync in self._syncs.values() for table in sync.tables())
+        return sorted(table for sync in self._syncs.values() for table in sync.list_tables())
 
     def _find_table_sync(self, content: AnyContent | ManagedTable | None) -> TableSync | None:
         plugin = self._lake.find_plugin(content)
@@ -86,19 +86,21 @@ class TableResync:
         content = self._read_content(key)
         if content is None:
             for _, dropped, format_sync in self._list_dropped_tables(key):
-                if (resynced := format_sync.bring_back(key, dropped)) is not None:
+                if (resynced := format_sync.restore_dropped_table(key, dropped)) is not None:
                     return resynced
-            raise KeyNotFound(f"there is no '{key}' on '{self._lake.or_default(None)}'", key=str(key))
+            raise KeyNotFound(
+                f"there is no '{key}' on '{self._lake.get_branch_or_default(None)}'", key=str(key)
+            )
         if (sync := self._find_table_sync(content)) is None:
             raise NotManaged(
                 f"'{key}' cannot be out of sync: all its versions are in the lake's commits",
                 key=str(key),
             )
-        return sync.resync(key)
+        return sync.resync_table(key)
 
     def _read_content(self, key: Key) -> AnyContent | None:
-        head = self._lake.kernel.references.get_reference(self._lake.or_default(None)).head
-        return self._lake.content_at(head, key)
+        head = self._lake.kernel.references.get_reference(self._lake.get_branch_or_default(None)).head
+        return self._lake.read_content_at(head, key)
 
     # -- tables that the lake dropped ----------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class TableResync:
             place = self._lake.places.open_place(dropped.location)
             free = key if self._read_content(key) is None else self._free_key(place, None)
             try:
-                resynced = sync.bring_back(free, dropped)
+                resynced = sync.restore_dropped_table(free, dropped)
             except (ManagedElsewhere, NotManaged):
                 continue  # it is another lake's by now, or nobody's
             except (PenstockError, OSError) as problem:

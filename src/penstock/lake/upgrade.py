@@ -42,9 +42,9 @@ def upgrade_lake(
     with open_lake_at(source, None, settings, clock) as lake:
         before = read_description(lake.kernel.store).format_version
 
-        def change(description: LakeDescription) -> LakeDescription:
+        def update_description(description: LakeDescription) -> LakeDescription:
             version = max(description.format_version, FORMAT_VERSION)
             return msgspec.structs.replace(description, format_version=version)
 
-        after = change_description(lake.kernel.store, lake.kernel.settings, change).format_version
+        after = change_description(lake.kernel.store, lake.kernel.settings, update_description).format_version
     return UpgradeResult(before, after, backup_id)

@@ -30,7 +30,7 @@ class Key(tuple[str, ...]):
     __slots__ = ()
 
     def __new__(cls, *elements: str) -> Key:
-        _check(elements)
+        _check_elements(elements)
         return super().__new__(cls, elements)
 
     @classmethod
@@ -66,7 +66,7 @@ class Key(tuple[str, ...]):
         return (Key, tuple(self))
 
 
-def _check(elements: tuple[str, ...]) -> None:
+def _check_elements(elements: tuple[str, ...]) -> None:
     if not elements:
         raise InvalidKey("a key needs at least one element")
     if len(elements) > ELEMENTS_MAX:

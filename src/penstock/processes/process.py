@@ -139,13 +139,15 @@ class WorkerProcess:
         """``Unavailable`` if it ends instead, or is not ready in time."""
         until_s = monotonic() + START_TIMEOUT_S
 
-        def watch() -> None:
+        def check_start_time() -> None:
             if monotonic() > until_s:
                 raise Unavailable(f"a row worker did not start within {START_TIMEOUT_S:g} s")
 
         try:
-            self._send_parts([pack_head(FrameKind.TASK, size=len(self._start)), self._start], watch)
-            frame = self._receive_frame(watch)
+            self._send_parts(
+                [pack_head(FrameKind.TASK, size=len(self._start)), self._start], check_start_time
+            )
+            frame = self._receive_frame(check_start_time)
         except (BrokenConnection, ConnectionError):
             raise Unavailable(f"a row worker did not start: {self.describe_end()}") from None
         if frame.kind is not FrameKind.READY:
@@ -258,7 +260,7 @@ class WorkerProcess:
                     self._await_event(select.POLLOUT, watch)
 
     def _receive_frame(self, watch: Watch) -> Frame:
-        def receiving(size: int) -> tuple[bytes, Sequence[int]]:
+        def receive_bytes(size: int) -> tuple[bytes, Sequence[int]]:
             buffer, files = bytearray(size), list[int]()
             have = 0
             while have < size:
@@ -276,7 +278,7 @@ class WorkerProcess:
                 have += len(data)
             return bytes(buffer), files
 
-        return receive_frame(receiving, ASKED_MAX_BYTES)
+        return receive_frame(receive_bytes, ASKED_MAX_BYTES)
 
     def _await_event(self, event: int, watch: Watch) -> None:
         """Until something can be read or written; meanwhile it is watched."""

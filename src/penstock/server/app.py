@@ -322,7 +322,7 @@ class Application:
                 if body.place is not None:
                     body.place.give_back()
                 raise
-            place.goes_with(body.place)
+            place.give_back_with(body.place)
         exchange.is_read = True
         exchange.request_bytes = body.size_bytes
         return body.whole_body, caller, place

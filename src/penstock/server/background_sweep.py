@@ -91,15 +91,15 @@ class BackgroundSweep:
         self._catalogue.do(PutSetting(name=NOTE, value=now.isoformat()))
 
     def _sweep_lake(self, lease: Lease) -> None:
-        def progress(subject: str, count: int) -> None:  # noqa: ARG001
+        def note_progress(subject: str, count: int) -> None:  # noqa: ARG001
             lease.renew_if_due()  # if it is lost, another may begin, which does no harm
             if self._stopped.is_set():
                 raise _Stopped
 
-        swept = self._catalogue.do(Sweep(), progress)
-        tables = self._catalogue.do(SweepTables(remove_data=self._remove_data, limit=None), progress)
+        swept = self._catalogue.do(Sweep(), note_progress)
+        tables = self._catalogue.do(SweepTables(remove_data=self._remove_data, limit=None), note_progress)
         pools = [
-            self._catalogue.do(plugin.sweep_call(remove_data=self._remove_data, dry_run=False), progress)
+            self._catalogue.do(plugin.sweep_call(remove_data=self._remove_data, dry_run=False), note_progress)
             for plugin in self._catalogue.plugins
             if plugin.sweep_call is not None
         ]

@@ -145,20 +145,20 @@ def make_server_api(
 ) -> Api:
     """The routes that belong to no API but to the server, which describe all the others too."""
 
-    def ready(ask: RouteRequest) -> Health:
+    def answer_ready(ask: RouteRequest) -> Health:
         readiness.require_ready(writes=ask.query.writes)
         return Health("ready")
 
-    def figures(ask: RouteRequest) -> HttpAnswer:
+    def answer_metrics(ask: RouteRequest) -> HttpAnswer:
         return HttpAnswer(body=read_figures(gate, metrics, ask.headers), content_type=METRICS_TYPE)
 
     @_make_once
-    def description() -> bytes:
+    def encode_description() -> bytes:
         return msgspec.json.encode(openapi.describe_apis((api, *apis)))
 
     @_make_once
-    def readable() -> HttpAnswer:
-        return api_page.render_api_page(msgspec.json.decode(description()))
+    def render_description() -> HttpAnswer:
+        return api_page.render_api_page(msgspec.json.decode(encode_description()))
 
     api = Api(
         name="server",
@@ -175,22 +175,26 @@ def make_server_api(
             ),
             _make_get_route(
                 "/readyz",
-                ready,
+                answer_ready,
                 "Check whether the server is ready for requests",
                 Health,
                 query=ReadinessQuery,
             ),
             _make_get_route(
-                "/metrics", figures, "Metrics for Prometheus", str, "text/plain", is_public=False
+                "/metrics", answer_metrics, "Metrics for Prometheus", str, "text/plain", is_public=False
             ),
             _make_get_route(
                 "/openapi.json",
-                lambda _: HttpAnswer(body=description()),
+                lambda _: HttpAnswer(body=encode_description()),
                 "All routes, as an OpenAPI document",
                 dict,
             ),
-            _make_get_route("/docs", lambda _: readable(), "All routes, as a web page", str, "text/html"),
-            _make_get_route("/", lambda _: readable(), "All routes, as a web page", str, "text/html"),
+            _make_get_route(
+                "/docs", lambda _: render_description(), "All routes, as a web page", str, "text/html"
+            ),
+            _make_get_route(
+                "/", lambda _: render_description(), "All routes, as a web page", str, "text/html"
+            ),
         ),
         codec=json,
         error=_make_error_answer,
@@ -204,11 +208,11 @@ def _make_once(make: Callable[[], R]) -> Callable[[], R]:
     """What a function makes, once: it takes long, and of those who ask at once all wait for the first."""
     cached, lock = cache(make), threading.Lock()
 
-    def get() -> R:
+    def get_cached() -> R:
         with lock:
             return cached()
 
-    return get
+    return get_cached
 
 
 def _make_get_route(

@@ -65,7 +65,7 @@ def _make_route(kind: type[Call[Any]]) -> Route:
 def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[RouteRequest], Any]:
     pins = kind.pinned_by
 
-    def handle(ask: RouteRequest) -> Any:
+    def handle_request(ask: RouteRequest) -> Any:
         rest = ask.query if form.is_query else ask.body
         call = _limit_call(read_call(kind, ask.path, rest, ask.headers), ask.limits)
         try:
@@ -84,7 +84,7 @@ def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[RouteRe
             return msgspec.structs.replace(answer, page_max=ask.limits.page_max, settle_s=settle_s)
         return answer
 
-    return handle
+    return handle_request
 
 
 def _limit_call(call: Call[Any], limits: Limits) -> Call[Any]:

@@ -66,7 +66,7 @@ class RequestSlot:
         self._places, self._caller = places, caller
         self._other: Returnable | None = None
 
-    def goes_with(self, other: Returnable | None) -> None:
+    def give_back_with(self, other: Returnable | None) -> None:
         """Have another place given back with this one."""
         self._other = other
 

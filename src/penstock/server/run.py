@@ -368,13 +368,13 @@ class _Server(uvicorn.Server):
     def _accept_directly(self, sockets: list[socket.socket]) -> None:
         """Accept connections in this process: the acceptor is lost."""
 
-        async def accept() -> None:
+        async def accept_connections() -> None:
             loop = asyncio.get_running_loop()
             self.servers += [
                 await loop.create_server(self._make_protocol, sock=listener) for listener in sockets
             ]
 
-        self._accepting = asyncio.get_running_loop().create_task(accept())
+        self._accepting = asyncio.get_running_loop().create_task(accept_connections())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for connections, and then for work that goes on although its request was answered."""

@@ -50,7 +50,7 @@ _SUMMARIES: Final = {
 
 
 def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
-    def handle(ask: RouteRequest) -> Any:
+    def handle_request(ask: RouteRequest) -> Any:
         request: CatalogRequest = ask.body
         catalogue = ask.catalogue
         if request.statement and step not in READS:
@@ -80,7 +80,7 @@ def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
                 return {"error": problem.message, "details": details, "transaction": ""}
         return msgspec.to_builtins(answer)
 
-    return handle
+    return handle_request
 
 
 def _is_transaction_over(lake: Lake, request: CatalogRequest) -> bool:

@@ -60,7 +60,7 @@ def _watch_signals(workers: list[_Worker]) -> Iterator[threading.Event]:
     """An event that a signal sets; a second one ends everything at once."""
     stopped = threading.Event()
 
-    def stop(number: int, _: FrameType | None) -> None:
+    def stop_workers(number: int, _: FrameType | None) -> None:
         if stopped.is_set():
             for worker in workers:
                 worker.process.kill()
@@ -68,7 +68,8 @@ def _watch_signals(workers: list[_Worker]) -> Iterator[threading.Event]:
         stopped.set()
 
     before = {
-        signal_number: signal.signal(signal_number, stop) for signal_number in (signal.SIGINT, signal.SIGTERM)
+        signal_number: signal.signal(signal_number, stop_workers)
+        for signal_number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield stopped

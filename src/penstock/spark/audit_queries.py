@@ -43,14 +43,14 @@ _NO_ALIAS: Final = _ENDS | {
 """Words after a table that are not another name for it."""
 
 
-def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> FoundRows | None:
+def run_audit_query(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> FoundRows | None:
     """What a query finds in tables of a commit; ``None`` if nothing.
 
     ``InvalidRequest`` if it cannot be asked.
     """
     from pyspark.errors import PySparkException
 
-    named = tables_in(sql)
+    named = list_table_names(sql)
     contents = snapshot.get_many([table_name.key for table_name in named])
     named = [table_name for table_name in named if table_name.key in contents]
     if not named:
@@ -79,7 +79,7 @@ class TableName(NamedTuple):
     has_alias: bool
 
 
-def tables_in(sql: str) -> list[TableName]:
+def list_table_names(sql: str) -> list[TableName]:
     """What may be tables in a query; ``InvalidRequest`` if it is none."""
     tokens = [match for match in _TOKEN.finditer(sql) if match.lastgroup != "skipped"]
     if not tokens or tokens[0].group().lower() not in _BEGINS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_version
 from penstock.spark.format import ask_format
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +34,10 @@ def changes(
     that cannot be read with the last schema; ``VersionNotFound`` if a version, its commit or its data does
     not exist.
     """
-    found_lake = lake_of(spark, lake)
+    found_lake = get_lake(spark, lake)
     check_version(from_version, "from_version")
     check_version(to_version, "to_version")
     table = found_lake.at(ref).table(key)
     return ask_format(
-        table, lambda spark_format: spark_format.changes(spark, table, from_version, to_version)
+        table, lambda spark_format: spark_format.read_changes(spark, table, from_version, to_version)
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model.keys import Key
 from penstock.spark.requests import ChangeRequest
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def build_request(
     """The request. Without a lake, the session's is meant."""
     return ChangeRequest(
         spark=spark,
-        lake=lake_of(spark, lake),
+        lake=get_lake(spark, lake),
         key=Key.parse(key),
         branch=branch,
         message=message,

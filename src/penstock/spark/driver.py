@@ -121,7 +121,7 @@ def wrap_session(java: Any) -> SparkSession:
     return SparkSession(context, java)
 
 
-def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:
+def register_driver(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:
     """Let the JVM of a session ask this process of writes to a lake's tables.
 
     Nothing happens without Penstock's classes there, and over Spark Connect.
@@ -154,7 +154,7 @@ def _register_sessions(
 ) -> Callable[[], SparkSession]:
     def make_and_register() -> SparkSession:
         spark = make()
-        register(spark, lake_id, lake_of_id)
+        register_driver(spark, lake_id, lake_of_id)
         return spark
 
     return make_and_register

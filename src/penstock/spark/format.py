@@ -89,11 +89,11 @@ class SparkFormat:
     others_options: ClassVar[str] = "cannot be used with format='{}'"
     """What is said of an argument that only others take; braces stand for the format's name."""
 
-    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+    def write_rows(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         """Write rows; ``None`` if there is nothing to do. ``NotManaged`` for a table of another format."""
         raise NotImplementedError
 
-    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    def read_table(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         """The rows of a table, at the commit that it names by its id. ``NotManaged`` if it is of another
         format."""
         raise NotImplementedError
@@ -106,17 +106,17 @@ class SparkFormat:
     ) -> TableScan | ReadByPlans:
         """The same for a session whose JVM has Penstock's classes: as data, of which these make the rows,
         where that says it all. ``zone`` is that of the session."""
-        return lambda spark: self.read(spark, table, request)
+        return lambda spark: self.read_table(spark, table, request)
 
-    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+    def scan_table(self, spark: SparkSession, table: Table) -> ScannedTable:
         """The rows of a table, at the commit that it names by its id, and what they are stored in."""
-        rows = self.read(spark, table, ReadRequest())
+        rows = self.read_table(spark, table, ReadRequest())
         return ScannedTable(rows.schema, lambda _: rows)
 
-    def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
+    def delete_rows(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
         raise self._unsupported_error(change.key, "delete rows of")
 
-    def update(
+    def update_rows(
         self,
         change: ChangeRequest,
         values: Values,  # noqa: ARG002
@@ -124,10 +124,10 @@ class SparkFormat:
     ) -> WriteResult | None:
         raise self._unsupported_error(change.key, "update rows of")
 
-    def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
+    def merge_rows(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
         raise self._unsupported_error(change.key, "merge rows into")
 
-    def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
+    def optimize_table(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
         """Rewrite files with the same rows. Where Spark has no part in it, this process does it."""
         return change.table.optimize(
             **order._asdict(),
@@ -135,20 +135,20 @@ class SparkFormat:
             author=change.author,
         )
 
-    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
+    def describe_table(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
         """A table as SQL sees it. It counts as no read."""
-        rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
+        rows = self.read_table(spark, table.outside_read_set, ReadRequest(version=version))
         return TableDescription(provider=self.source_name or "", schema=rows.schema.json())
 
     def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:  # noqa: ARG002
         """The same where it takes no Spark; ``None`` where it does."""
         return None
 
-    def widen(self, spark: SparkSession, table: Table, schema: str) -> str:  # noqa: ARG002
+    def widen_schema(self, spark: SparkSession, table: Table, schema: str) -> str:  # noqa: ARG002
         """The columns of a table, and those that rows of a schema add to it: both as Spark's JSON."""
         raise self._unsupported_error(table.key, "add columns to")
 
-    def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:
+    def create_table(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:
         """Create a table without rows. ``TableExists`` if there is one."""
         from pyspark.sql.types import StructType
 
@@ -170,9 +170,11 @@ class SparkFormat:
             idempotency_key=None,
             extra={"partition_by": table.partition_by} if table.partition_by else {},
         )
-        self.write(spark.createDataFrame([], StructType.fromJson(msgspec.json.decode(table.schema))), request)
+        self.write_rows(
+            spark.createDataFrame([], StructType.fromJson(msgspec.json.decode(table.schema))), request
+        )
 
-    def alter(
+    def alter_table(
         self,
         spark: SparkSession,  # noqa: ARG002
         lake: Lake,  # noqa: ARG002
@@ -183,13 +185,13 @@ class SparkFormat:
         """Change columns or properties of a table, as ALTER TABLE says."""
         raise self._unsupported_error(key, "alter")
 
-    def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002
+    def read_changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002
         """The changes of rows from one version to another, both included; to the latest if none is named."""
         raise self._unsupported_error(
             table.key, "read the changes of", "read it at two commits, as 'ref', and compare"
         )
 
-    def source(self, options: SourceOptions) -> TableSource:
+    def open_source(self, options: SourceOptions) -> TableSource:
         """The table that ``format("penstock")`` is told of."""
         raise self._unsupported_error(
             options.table, "use format('penstock') for", "use penstock.spark.read and write"
@@ -237,14 +239,14 @@ def _load_format(path: str) -> SparkFormat:
     return made
 
 
-def named_format(name: str) -> SparkFormat:
+def get_named_format(name: str) -> SparkFormat:
     """The format that a write or read names: one of its own name, or a source of Spark's."""
     return next(
         (spark_format for spark_format in spark_formats() if spark_format.source_name == name), files_format()
     )
 
 
-def format_of(table: Table) -> SparkFormat | None:
+def find_format(table: Table) -> SparkFormat | None:
     """The format of a table, if Spark can work with it.
 
     That alone is not to be remembered as read; that there is no such table is.
@@ -262,7 +264,7 @@ def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:
     try:
         return ask(default_format())
     except NotManaged:
-        other = format_of(table)
+        other = find_format(table)
         if other is None or other is default_format():
             raise
     return ask(other)

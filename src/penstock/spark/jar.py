@@ -26,7 +26,7 @@ class MissingJar(NamedTuple):
     remedy: str
 
 
-def path() -> Path | None:
+def find_jar() -> Path | None:
     """The jar that came with this package; None if the package was built without it."""
     jar = _PLACE / NAME
     return jar if jar.is_file() else None
@@ -51,12 +51,12 @@ def lack_of_session(spark: SparkSession) -> MissingJar:
     """Why writes of a session do not go through Penstock's protocol."""
     if not is_classic(spark):
         return LACK_OVER_CONNECT
-    if not is_in(spark._jvm):
+    if not is_jar_loaded(spark._jvm):
         return lack_of_start()
     if not has_reads(spark):
         return MissingJar(
             "Spark was started without Penstock's jar, so reads do not go through Penstock",
-            f"start Spark with --jars {path() or NAME}",
+            f"start Spark with --jars {find_jar() or NAME}",
         )
     return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
 
@@ -69,7 +69,7 @@ def lack_of_protocol(chosen: str) -> MissingJar:
 def lack_of_start() -> MissingJar:
     """Why they do not, where the classes are not."""
     absent = "Penstock's jar is not in this Spark session"
-    jar = path()
+    jar = find_jar()
     if jar is None:
         lack = lack_of_package()
         return MissingJar(f"{absent}: the package was built without it ({lack.reason})", lack.remedy)
@@ -103,7 +103,7 @@ def has_classes(spark: SparkSession) -> bool:
 
     Never so over Spark Connect, where the JVM is somebody else's.
     """
-    return is_classic(spark) and is_in(spark._jvm)
+    return is_classic(spark) and is_jar_loaded(spark._jvm)
 
 
 def is_classic(spark: SparkSession) -> bool:
@@ -111,7 +111,7 @@ def is_classic(spark: SparkSession) -> bool:
     return not type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def is_in(jvm: Any) -> bool:
+def is_jar_loaded(jvm: Any) -> bool:
     """Whether a JVM, as py4j shows it, finds our classes."""
     from py4j.protocol import Py4JJavaError
 

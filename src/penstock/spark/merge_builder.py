@@ -97,7 +97,7 @@ class MergeBuilder(NamedTuple):
         to matched rows is to delete them. ``TableConflict`` if others changed meanwhile what it rests on.
         """
         change, plan = self.change, self.plan
-        return ask_format(change.table, lambda spark_format: spark_format.merge(change, plan))
+        return ask_format(change.table, lambda spark_format: spark_format.merge_rows(change, plan))
 
     def _add_clause(self, clause: MergeClause) -> MergeBuilder:
         return self._replace(plan=self.plan._replace(clauses=(*self.plan.clauses, clause)))

@@ -41,16 +41,16 @@ def guard_options() -> None:
             for name in names:
                 spark_class = getattr(sys.modules.get(module), name, None)
                 if spark_class is not None:
-                    _guard(spark_class, "option", _of_option)
-                    _guard(spark_class, "options", _of_options)
+                    _guard_method(spark_class, "option", _of_option)
+                    _guard_method(spark_class, "options", _of_options)
                     _announce_lake(spark_class)
         for module in _SESSIONS:
             spark_class = getattr(sys.modules.get(module), "SparkSession", None)
             if spark_class is not None:
-                _guard(spark_class, "sql", _of_statement)
+                _guard_method(spark_class, "sql", _of_statement)
 
 
-def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> None:
+def _guard_method(owner: type, method: str, names: Callable[..., Iterable[str]]) -> None:
     original = getattr(owner, method)
     if hasattr(original, _MARK):
         return
@@ -59,7 +59,7 @@ def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> Non
     def check_options(self: Any, *given: Any, **named: Any) -> Any:
         ours = (name for name in names(*given, **named) if str(name).lower().startswith(OPTION))
         if (first := next(ours, None)) is not None:
-            _check(self, first)
+            _check_option(self, first)
         return original(self, *given, **named)
 
     setattr(check_options, _MARK, True)
@@ -98,7 +98,7 @@ def _of_statement(text: Any = "", *_: Any, **named: Any) -> Iterable[str]:
     return _IN_SQL.findall(str(named.get("sqlQuery", text)))
 
 
-def _check(user: Any, name: str) -> None:
+def _check_option(user: Any, name: str) -> None:
     """``InvalidRequest`` if a session, or a reader or writer of one, would not take notice of an option."""
     spark = user if hasattr(user, "sql") else getattr(user, "_spark", None)
     lack = jar.LACK_OVER_CONNECT

@@ -24,12 +24,12 @@ from penstock.spark.format import (
     check_known,
     check_options,
     files_format,
-    format_of,
-    named_format,
+    find_format,
+    get_named_format,
 )
 from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.schemas import quote_name
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ def read(
     ``VersionNotFound`` if the version does not exist, ``InvalidRequest`` for unknown columns or an invalid
     condition.
     """
-    found_lake = lake_of(spark, lake)
+    found_lake = get_lake(spark, lake)
     check_version(version)
     check_known(more, ReadOptions.__optional_keys__, "a read")
     table = found_lake.at(ref).table(key)
@@ -94,7 +94,7 @@ def view(
     view of that name. The views keep showing that commit until this is called again. Either all views are
     created, or none. Raises like ``read``.
     """
-    found_lake = lake_of(spark, lake)
+    found_lake = get_lake(spark, lake)
     paths = [Key.parse(key) for key in keys]
     if not paths or (name is not None and len(paths) > 1):
         raise InvalidRequest("give at least one table, and only one if 'name' is given")
@@ -115,9 +115,9 @@ def _read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataF
     extra = request.extra
     is_said = any(value not in (None, "", {}) for value in extra.values())
     if not is_said:
-        return ask_format(table, lambda spark_format: spark_format.read(spark, table, request))
-    chosen = named_format(str(extra.get("format")))
-    if format_of(table) is not chosen:
+        return ask_format(table, lambda spark_format: spark_format.read_table(spark, table, request))
+    chosen = get_named_format(str(extra.get("format")))
+    if find_format(table) is not chosen:
         is_files = chosen is files_format()
         why = ": format, schema, options and folder apply to tables of files only" if is_files else ""
         raise InvalidRequest(
@@ -127,7 +127,7 @@ def _read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataF
     check_options(
         extra, chosen.read_options | {"format"}, f"cannot be used with format='{chosen.source_name}'"
     )
-    return chosen.read(spark, table, request)
+    return chosen.read_table(spark, table, request)
 
 
 def _resolve_columns(rows: DataFrame, columns: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ def delete(
     same files, or added rows that may match other than by an append.
     """
     change = build_request(spark, key, lake, branch, message, author, idempotency_key)
-    return ask_format(change.table, lambda spark_format: spark_format.delete(change, where))
+    return ask_format(change.table, lambda spark_format: spark_format.delete_rows(change, where))
 
 
 def update(
@@ -57,4 +57,4 @@ def update(
     """
     check_values(set)
     change = build_request(spark, key, lake, branch, message, author, idempotency_key)
-    return ask_format(change.table, lambda spark_format: spark_format.update(change, set, where))
+    return ask_format(change.table, lambda spark_format: spark_format.update_rows(change, set, where))

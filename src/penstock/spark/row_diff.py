@@ -26,7 +26,7 @@ from penstock.model.keys import Key
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.format import ScannedTable, ask_format
 from penstock.spark.schemas import quote_name
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,9 +62,9 @@ def diff_rows(
     Spark first checks that the columns identify rows, which reads these files once more; ``InvalidRequest``
     if several rows have the same key.
     """
-    found_lake = lake_of(spark, lake)
+    found_lake = get_lake(spark, lake)
     path, keys = Key.parse(key), list_key_columns(on)
-    sides = [_scan(spark, found_lake, path, ref) for ref in (before, after)]
+    sides = [_scan_table(spark, found_lake, path, ref) for ref in (before, after)]
     old, new = (side or _empty_like(sides[1 - n]) for n, side in enumerate(sides))
     if old is None or new is None:
         raise found_lake.key_not_found(path, after)
@@ -72,16 +72,16 @@ def diff_rows(
     _check_types(path, old, new, names)
     frames = _read_unshared(old, new, names)
     with explain_analysis(f"the rows of '{path}' cannot be compared: "):
-        difference = _compare(path, frames, names, keys)
+        difference = _compare_rows(path, frames, names, keys)
         _ = difference.schema  # over Spark Connect, what is wrong with it comes out only here
     return difference
 
 
-def _scan(spark: SparkSession, lake: Lake, key: Key, ref: str) -> ScannedTable | None:
+def _scan_table(spark: SparkSession, lake: Lake, key: Key, ref: str) -> ScannedTable | None:
     """A table at a revision; ``None`` if it is not there."""
     table = lake.at(ref).table(key)
     try:
-        return ask_format(table, lambda spark_format: spark_format.scan(spark, table))
+        return ask_format(table, lambda spark_format: spark_format.scan_table(spark, table))
     except KeyNotFound:
         return None
 
@@ -124,7 +124,7 @@ def _can_compare(old: DataType, new: DataType) -> bool:
     )
 
 
-def _compare(
+def _compare_rows(
     key: Key, frames: tuple[DataFrame, DataFrame], names: Sequence[str], on: tuple[str, ...]
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def refusal(message: str, shown: Column | None = None) -> Column:
+def make_refusal_column(message: str, shown: Column | None = None) -> Column:
     """A value that nothing can become: whoever evaluates it ends the job, with ``InvalidRequest``.
 
     The text of ``shown`` in that row takes the place of the first ``{}`` of the message.

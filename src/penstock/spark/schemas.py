@@ -33,12 +33,12 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 
 def from_spark_schema(schema: SparkSchema) -> StructType:
     """A schema of Spark in types that formats share. Types beyond them keep Spark's word for them."""
-    found_type = _type_of(schema)
+    found_type = _convert_type(schema)
     assert isinstance(found_type, StructType)
     return found_type
 
 
-def _type_of(kind: DataType) -> Type:
+def _convert_type(kind: DataType) -> Type:
     from pyspark.sql import types as t
 
     match kind:
@@ -47,7 +47,7 @@ def _type_of(kind: DataType) -> Type:
                 tuple(
                     Field(
                         name=field.name,
-                        type=_type_of(field.dataType),
+                        type=_convert_type(field.dataType),
                         nullable=field.nullable,
                         metadata=dict(field.metadata),
                     )
@@ -55,11 +55,11 @@ def _type_of(kind: DataType) -> Type:
                 )
             )
         case t.ArrayType():
-            return ArrayType(element_type=_type_of(kind.elementType), contains_null=kind.containsNull)
+            return ArrayType(element_type=_convert_type(kind.elementType), contains_null=kind.containsNull)
         case t.MapType():
             return MapType(
-                key_type=_type_of(kind.keyType),
-                value_type=_type_of(kind.valueType),
+                key_type=_convert_type(kind.keyType),
+                value_type=_convert_type(kind.valueType),
                 value_contains_null=kind.valueContainsNull,
             )
         case t.UserDefinedType():

@@ -25,7 +25,7 @@ _TWINS: Final[dict[str, WeakSet[Lake]]] = {}
 _OPENING: Final = Lock()
 
 
-def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
+def get_lake(spark: SparkSession, lake: Lake | None = None) -> Lake:
     """The lake that a session works with, unless another one is given.
 
     It is the very object that the session was made with, the latest one that is not closed if there were

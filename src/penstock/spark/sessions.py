@@ -60,8 +60,8 @@ def session(
     with _STARTING:
         running = _running_session()
         if running is not None:
-            joined = _join(running, opened, settings_text, settings.settings_of_tables(tables or {}))
-            driver.register(joined, lake_identity(opened), find_lake)
+            joined = _join_session(running, opened, settings_text, settings.settings_of_tables(tables or {}))
+            driver.register_driver(joined, lake_identity(opened), find_lake)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
@@ -110,7 +110,7 @@ def configure(
         raise _passed_over(jar.lack_of_start())
     if maps and given_settings.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
         raise _passed_over(jar.lack_of_protocol(given_settings[jar.COMMIT_PROTOCOL_SETTING]))
-    started = settings.of_start(given_settings, jar.path() if has_classes else None, log_file)
+    started = settings.of_start(given_settings, jar.find_jar() if has_classes else None, log_file)
     if has_classes:
         driver.register_when_made(builder, lake_identity(opened), find_lake)
     return builder.config(map={**settings.of_writes(given_settings, has_classes), **started, **of_lake})
@@ -120,7 +120,7 @@ def _of_lake(lake: Lake) -> dict[str, str]:
     return {settings.LAKE: lake.url, settings.LAKE_ID: lake_identity(lake)}
 
 
-def _join(
+def _join_session(
     running: SparkSession, lake: Lake, wanted: Mapping[str, str], of_tables: Mapping[str, str]
 ) -> SparkSession:
     """A session of the Spark that runs, for a lake."""
@@ -137,7 +137,7 @@ def _join(
             f"Spark is already running; it is too late to set {', '.join(sorted(late))}", stacklevel=3
         )
     chosen = spark._jsparkSession.conf()
-    for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
+    for name, value in settings.of_writes({}, jar.is_jar_loaded(spark._jvm)).items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
     maps = bool(of_tables or spark.conf.get(settings.TABLES, None))
@@ -233,11 +233,11 @@ def _has_classes() -> bool:
         from pyspark import SparkContext
 
         SparkContext._ensure_initialized()
-        return jar.is_in(SparkContext._jvm)
+        return jar.is_jar_loaded(SparkContext._jvm)
     named = settings.jars_of_command_line()
     if named is not None:
         return any(Path(file).name == jar.NAME for file in named)
-    return jar.path() is not None
+    return jar.find_jar() is not None
 
 
 def _has_jvm() -> bool:

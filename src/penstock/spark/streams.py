@@ -11,7 +11,7 @@ from penstock.model.keys import Key
 from penstock.spark import jar
 from penstock.spark.format import check_known, default_format
 from penstock.spark.requests import TableOptions, WriteOptions, WriteResult
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 from penstock.spark.spark_errors import mark_errors
 from penstock.spark.writer import check_write_options, write
 
@@ -106,7 +106,7 @@ def stream(
     it cannot be one in memory.
     """
     options = {
-        "lake": lake_of(spark, lake).url,
+        "lake": get_lake(spark, lake).url,
         "table": str(Key.parse(key)),
         "ref": ref,
         "where": where,

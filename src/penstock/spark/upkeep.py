@@ -36,4 +36,4 @@ def optimize(
     """
     change = build_request(spark, key, lake, branch, message, author)
     order = OptimizeOrder.from_arguments(target_file_bytes, where, zorder_by, progress)
-    return ask_format(change.table, lambda spark_format: spark_format.optimize(change, order))
+    return ask_format(change.table, lambda spark_format: spark_format.optimize_table(change, order))

@@ -18,12 +18,12 @@ from penstock.spark.format import (
     check_known,
     check_options,
     default_format,
-    format_of,
-    named_format,
+    find_format,
+    get_named_format,
     spark_formats,
 )
 from penstock.spark.requests import WriteOptions, WriteRequest, WriteResult
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 from penstock.spark.settings import as_text
 from penstock.spark.write_arguments import parse_mode
 
@@ -92,7 +92,7 @@ def write(
     check_frame(df)
     chosen, source = _parse_format(format)
     request = WriteRequest(
-        lake=lake_of(df.sparkSession, lake),
+        lake=get_lake(df.sparkSession, lake),
         key=Key.parse(key),
         branch=branch,
         source=source,
@@ -117,7 +117,7 @@ def write_request(
         extra=cast("WriteOptions", {name: value for name, value in more.items() if name not in _OF_ALL}),
     )
     try:
-        return chosen.write(df, request)
+        return chosen.write_rows(df, request)
     except NotManaged as problem:
         raise _wrong_format_error(problem, chosen, request) from None
 
@@ -141,14 +141,14 @@ def _parse_format(name: Any) -> tuple[SparkFormat, str]:
     source = name.strip()
     if "." not in source:  # else it is the name of a class
         source = source.lower()
-    return named_format(source), source
+    return get_named_format(source), source
 
 
 def _wrong_format_error(problem: NotManaged, chosen: SparkFormat, request: WriteRequest) -> PenstockError:
     """What is said of a table of another format where a write names none."""
     if not chosen.is_default:
         return problem
-    target_format = format_of(request.lake.table(request.key, request.branch_name).outside_read_set)
+    target_format = find_format(request.lake.table(request.key, request.branch_name).outside_read_set)
     if target_format is None or target_format is chosen:
         return problem
     return NotManaged(

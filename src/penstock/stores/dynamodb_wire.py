@@ -172,7 +172,7 @@ class DynamoTable:
     def get_items(self, keys: Collection[str], attributes: str) -> dict[str, Item]:
         """The items with these keys, each alone in its partition; those that do not exist are left out."""
 
-        def get(part: Sequence[str]) -> list[Item]:
+        def get_part(part: Sequence[str]) -> list[Item]:
             request = {
                 "Keys": [encode_key(partition) for partition in part],
                 "ProjectionExpression": f"pk, {attributes}",
@@ -180,7 +180,7 @@ class DynamoTable:
             }
             return list(self._repeat_batch(self._client.batch_get_item, request, "UnprocessedKeys"))
 
-        pages = self.map_at_once(get, _split_items(list(dict.fromkeys(keys)), GET_MAX_KEYS))
+        pages = self.map_at_once(get_part, _split_items(list(dict.fromkeys(keys)), GET_MAX_KEYS))
         return {item["pk"]["S"]: item for page in pages for item in page}
 
     def scan(self, **request: Any) -> Item:
@@ -192,11 +192,11 @@ class DynamoTable:
     def remove_items(self, keys: Sequence[Item]) -> None:
         """Remove items, whatever they are."""
 
-        def remove(part: Sequence[Item]) -> None:
+        def remove_part(part: Sequence[Item]) -> None:
             requests = [{"DeleteRequest": {"Key": item_key}} for item_key in part]
             list(self._repeat_batch(self._client.batch_write_item, requests, "UnprocessedItems"))
 
-        self.map_at_once(remove, _split_items(keys, REMOVE_MAX_KEYS))
+        self.map_at_once(remove_part, _split_items(keys, REMOVE_MAX_KEYS))
 
     def create_table(self) -> None:
         """Make the table if there is none, and wait until it can be used; refuse one with other keys."""

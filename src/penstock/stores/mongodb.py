@@ -194,7 +194,7 @@ class MongoStore(Store):
     def _read_newest_document(self, name: str) -> _Document | None:
         """A document among the rows as it is now, from a primary that makes sure that it is one."""
 
-        def find() -> _Document | None:
+        def find_document() -> _Document | None:
             try:
                 return self._newest_rows.find_one({"_id": name}, max_time_ms=int(MAJORITY_TIMEOUT_S * 1000))
             except OperationFailure as refused:
@@ -203,7 +203,7 @@ class MongoStore(Store):
                 self._newest_rows = self._rows
                 return self._rows.find_one({"_id": name})
 
-        return self._retry_request(find)
+        return self._retry_request(find_document)
 
     def _make_sure_of_the_primary(self) -> None:
         """What is read after this is not older than this."""
@@ -227,7 +227,7 @@ class MongoStore(Store):
         return data_by_id
 
     def _find_objects(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        def find(ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        def find_part(ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
             return {
                 document["_id"]: document["data"]
                 for document in self._objects.find({"_id": {"$in": ids}}, ["data"])
@@ -236,7 +236,7 @@ class MongoStore(Store):
         data_by_id: dict[ObjectId, bytes] = {}
         for start in range(0, len(wanted_ids), MESSAGE_MAX_OPERATIONS):
             data_by_id |= self._retry_request(
-                partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS])
+                partial(find_part, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS])
             )
         return data_by_id
 
@@ -316,14 +316,14 @@ class MongoStore(Store):
     def _find_others_objects(self, ids: Sequence[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
 
-        def find(ids: Sequence[ObjectId]) -> set[ObjectId]:
+        def find_part(ids: Sequence[ObjectId]) -> set[ObjectId]:
             query = {"_id": {"$in": ids}, "write_id": {"$ne": write_id}}
             return {document["_id"] for document in self._objects.find(query, ["_id"])}
 
         self._make_sure_of_the_primary()
         parts = range(0, len(ids), MESSAGE_MAX_OPERATIONS)
         found_ids = [
-            self._retry_request(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts
+            self._retry_request(partial(find_part, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts
         ]
         return frozenset(object_id for part in found_ids for object_id in part)
 

@@ -298,10 +298,10 @@ class ObjectStore(Store):
         if not tags:
             return 0
 
-        async def unchanged(keys: Sequence[str]) -> list[str]:
+        async def list_unchanged(keys: Sequence[str]) -> list[str]:
             return [key for key, entry in (await self._read_heads(keys)).items() if entry.tag == tags[key]]
 
-        return await self._announcements.remove_keys(list(tags), unchanged)
+        return await self._announcements.remove_keys(list(tags), list_unchanged)
 
     async def _read_heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
         entries = await asyncio.gather(*map(self._bucket.head, keys))
@@ -406,14 +406,14 @@ class ObjectStore(Store):
         if not unnamed and not expired_marks:
             return removed
 
-        async def still(keys: Sequence[str]) -> list[str]:
+        async def list_still_needless(keys: Sequence[str]) -> list[str]:
             rows = await self._read_heads([key for key in keys if key in expired_marks])
             same = [key for key, entry in rows.items() if entry.tag == expired_marks[key]]
             again, _ = await self._find_needless([key for key in keys if key not in expired_marks])
             return [*same, *again]
 
         # Rows before their marks: a mark without a row is found again, a row without a mark is not.
-        removed += await self._announcements.remove_keys([*expired_marks, *unnamed], still)
+        removed += await self._announcements.remove_keys([*expired_marks, *unnamed], list_still_needless)
         orphaned, _ = await self._find_needless([mark for mark in marks if mark not in unnamed])
         if orphaned:
             # Of rows that were deleted just now: nobody can name them any more.

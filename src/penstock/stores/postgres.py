@@ -313,14 +313,14 @@ class PostgresStore(Store):
         outer = getattr(self._in_turn, "session", None)
         self._in_turn.session = session
         try:
-            yield _PostgresTurn(self, session, name, _row(result))
+            yield _PostgresTurn(self, session, name, _decode_first_row(result))
         finally:
             self._in_turn.session = outer
             self._pool.return_session(session)
 
     def reference(self, name: str) -> Row | None:
         (result,) = self._run_repeatable(self._sql.row(name))
-        return _row(result)
+        return _decode_first_row(result)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         beyond = self._sql.rows_after if after >= prefix else self._sql.rows_from
@@ -377,7 +377,7 @@ class _PostgresTurn(Turn):
         return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
 
 
-def _row(result: StatementResult) -> Row | None:
+def _decode_first_row(result: StatementResult) -> Row | None:
     rows = result.rows
     return _decode_row(*rows[0]) if rows else None
 

@@ -400,10 +400,10 @@ def _release_after_fork(store: RocksdbStore) -> None:
     """
     inherited = weakref.ref(store)
 
-    def keep() -> None:
+    def keep_databases() -> None:
         store = inherited()
         if store is not None:
             for database in (*store._families, store._db):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
-    os.register_at_fork(after_in_child=keep)
+    os.register_at_fork(after_in_child=keep_databases)

@@ -292,7 +292,7 @@ class SqliteStore(Store):
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         wanted_ids = list(ids)
 
-        def objects(connection: sqlite3.Connection) -> dict[ObjectId, bytes]:
+        def read_objects(connection: sqlite3.Connection) -> dict[ObjectId, bytes]:
             data_by_id: dict[ObjectId, bytes] = {}
             for start in range(0, len(wanted_ids), PARAMETERS_MAX):
                 part = wanted_ids[start : start + PARAMETERS_MAX]
@@ -302,7 +302,7 @@ class SqliteStore(Store):
                 )
             return data_by_id
 
-        data_by_id = self._run_read(objects)
+        data_by_id = self._run_read(read_objects)
         self._require_bytes(data_by_id)
         return data_by_id
 
@@ -369,7 +369,7 @@ class SqliteStore(Store):
     ) -> tuple[dict[ObjectId, bytes], list[StoredObject], bytes]:
         """All of them with their bytes: in the order of `seq` they lie side by side, and need no index."""
 
-        def objects(connection: sqlite3.Connection) -> tuple[dict[ObjectId, bytes], int]:
+        def read_objects(connection: sqlite3.Connection) -> tuple[dict[ObjectId, bytes], int]:
             data_by_id: dict[ObjectId, bytes] = {}
             size, last = 0, 0
             rows = connection.execute(
@@ -385,7 +385,7 @@ class SqliteStore(Store):
             rows.close()
             return data_by_id, last
 
-        data_by_id, last = self._run_read(objects)
+        data_by_id, last = self._run_read(read_objects)
         self._require_bytes(data_by_id)
         return data_by_id, [], last.to_bytes(8, "big") if last else b""
 

@@ -182,9 +182,9 @@ class JournalFormat(Format):
             self.after_merge()
         return super().restore(table, after)
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         self._record_call("admit", table)
-        super().admit(table, content)
+        super().check_direct_change(table, content)
 
     def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
@@ -198,7 +198,7 @@ class JournalFormat(Format):
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / f"{key}.{version}").write_text(commit.hex())
 
-    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+    def explain_forbidden_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         version = state_of(before).version
         if self.keeps_versions and state_of(after).version < version:
             return f"is at version {version} already"

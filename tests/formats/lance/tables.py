@@ -65,7 +65,7 @@ def embedded(lake: Lake) -> Embedded:
 
 def content(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceTable:
     here = embedded(lake)
-    found = here.content_at(here.commit_of(ref), Key.parse(table))
+    found = here.read_content_at(here.resolve_commit(ref), Key.parse(table))
     assert isinstance(found, LanceTable)
     return found
 

@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32())])
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if jar.path() is None:
+    if jar.find_jar() is None:
         pytest.skip(f"jobs of a cluster need the jar: {jar.lack_of_package().reason}")
     try:
         faults = clusters.compiled(tmp_path_factory.mktemp("cluster"))

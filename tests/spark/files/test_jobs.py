@@ -91,9 +91,9 @@ def test_a_job_that_failed_may_be_tried_again(spark: SparkSession, lake: Lake) -
 
 
 def _fill_and_fail(spark: SparkSession) -> None:
-    from penstock.spark.session_lakes import lake_of
+    from penstock.spark.session_lakes import get_lake
 
-    lake_of(spark).table("raw.events").files.put("there", b"1")
+    get_lake(spark).table("raw.events").files.put("there", b"1")
     save(rows(spark, 0), mode="error", job_id="nightly")
 
 

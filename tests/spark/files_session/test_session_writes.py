@@ -417,7 +417,7 @@ def test_an_answer_that_is_lost_after_the_commit_keeps_the_files(
     assert ids(lake, KEY) == [0, 1, 2]
     # The program runs the job again under its name, and is told that it is done.
     landed, files = head(lake), in_pool(lake)
-    driver.register(spark, lake.id, lambda _: lake)
+    driver.register_driver(spark, lake.id, lambda _: lake)
     named(rows(spark, 0), job_id="nightly").parquet(place)
     assert (head(lake), in_pool(lake)) == (landed, files)
     assert len(jobs(lake)) == 1

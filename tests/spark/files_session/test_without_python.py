@@ -58,7 +58,7 @@ def test_its_jobs_commit_once_are_refused_and_survive_lost_answers(tmp_path: Pat
 def compiled(directory: Path) -> list[str]:
     """The command that runs the program, with Spark's classes and Penstock's."""
     pyspark = pytest.importorskip("pyspark")
-    javac, java, classes = shutil.which("javac"), shutil.which("java"), jar.path()
+    javac, java, classes = shutil.which("javac"), shutil.which("java"), jar.find_jar()
     if javac is None or java is None or classes is None:
         pytest.skip("there is no Java compiler, or no jar of Penstock's")
     spark = f"{Path(pyspark.__file__).parent}/jars/*"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 import penstock.spark
-from penstock.spark.session_lakes import lake_of
+from penstock.spark.session_lakes import get_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def update(spark: SparkSession) -> Any:
 
 
 def branch(spark: SparkSession) -> Any:
-    lake = lake_of(spark)
+    lake = get_lake(spark)
     lake.branch("side").create()
     penstock.spark.write(rows(spark, 300, 40), KEY, branch="side")
     lake.merge("side")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.spark.audit_queries import tables_in
+from penstock.spark.audit_queries import list_table_names
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ from penstock.spark.audit_queries import tables_in
     ids=["one", "joined", "given", "text", "brackets"],
 )
 def test_names_that_stand_for_tables_are_found(sql: str, tables: list[str]) -> None:
-    assert [".".join(one.key) for one in tables_in(sql)] == tables
+    assert [".".join(one.key) for one in list_table_names(sql)] == tables
 
 
 @pytest.mark.parametrize("sql", ["drop table sales.orders", "insert into a.b values (1)", "", "-- nothing"])
 def test_what_is_no_query_is_refused(sql: str) -> None:
     with pytest.raises(InvalidRequest):
-        tables_in(sql)
+        list_table_names(sql)

@@ -18,7 +18,7 @@ from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrit
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.source.options import options_of
+from penstock.spark.source.options import parse_options
 
 KEY = "sales.orders"
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -78,7 +78,7 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
 
 def written(lake: Lake) -> tuple[PlannedTable, list[TaskMessage]]:
     """What tasks of ``format("penstock")`` wrote, and the table as they knew it."""
-    options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
+    options = parse_options({"lake": lake.url, "table": KEY, "ref": "dev"})
     target = plan_target(options, make_schema(SCHEMA), is_overwrite=False)
     lines = target.write_batches(numbers(7).to_batches())
     planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)

@@ -29,7 +29,7 @@ from penstock.lake.job_files import DAY_S
 from penstock.lake.lake import Lake
 from penstock.lake.remote import RemoteCatalogue
 from penstock.model.operations import Delete
-from penstock.spark.source.options import options_of
+from penstock.spark.source.options import parse_options
 from tests.remote.patience import set_patience
 from tests.remote.serving import serving
 from tests.servers.proxy import Proxy
@@ -51,7 +51,7 @@ def batch(*ids: int, day: str = "monday") -> pa.RecordBatch:
 
 def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> PlannedTable:
     """A job as it gets to tasks and to the commit: pickled."""
-    told = options_of({"lake": of.url, "table": KEY, **options})
+    told = parse_options({"lake": of.url, "table": KEY, **options})
     found = plan_target(told, make_schema(schema), is_overwrite=overwrite)
     again: PlannedTable = pickle.loads(pickle.dumps(found))
     return again
@@ -316,7 +316,7 @@ def test_options_that_cannot_be_are_refused(
     monkeypatch.delenv("PENSTOCK_LAKE", raising=False)
     given = {"lake": lake.url, "table": KEY, **options}
     with pytest.raises(InvalidRequest, match=told):
-        plan_target(options_of(given), make_schema(SCHEMA), is_overwrite=False)
+        plan_target(parse_options(given), make_schema(SCHEMA), is_overwrite=False)
 
 
 def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_meant(lake: Lake) -> None:
@@ -325,11 +325,11 @@ def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_m
     told = {"lake": lake.url, "table": "sales.moments"}
     with pytest.raises(InvalidRequest, match=r"compares the timestamp .*, and its time zone is not known"):
         plan_target(
-            options_of(told | {"replacewhere": "at = '2026-11-01 00:00:00'"}),
+            parse_options(told | {"replacewhere": "at = '2026-11-01 00:00:00'"}),
             make_schema(schema),
             is_overwrite=True,
         )
-    reading = options_of(told | {"where": "id > 1 and at > '2026-11-01 00:00:00'"})
+    reading = parse_options(told | {"where": "id > 1 and at > '2026-11-01 00:00:00'"})
     with pytest.raises(InvalidRequest, match="compares the timestamp"):
         TableReader(reading, pin_table(reading), make_schema(schema))
     stream = TableStream(reading, make_schema(schema))
@@ -347,7 +347,7 @@ def test_a_column_with_a_name_of_ours_is_refused_when_the_job_is_planned(lake: L
 
 def test_the_lake_may_be_named_by_the_environment(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_LAKE", lake.url)
-    assert options_of({"path": KEY}).lake == lake.url
+    assert parse_options({"path": KEY}).lake == lake.url
 
 
 def test_a_table_that_is_not_there_is_not_created(lake: Lake) -> None:

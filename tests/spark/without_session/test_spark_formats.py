@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.registry import list_table_formats
-from penstock.spark.format import SparkFormat, default_format, files_format, named_format, spark_formats
+from penstock.spark.format import SparkFormat, default_format, files_format, get_named_format, spark_formats
 from penstock.spark.requests import ReadOptions, WriteOptions
 from penstock.spark.writer import check_write_options
 
@@ -19,9 +19,9 @@ OF_ALL = {"create", "options", "properties"}
 def test_one_format_is_the_default_and_one_is_for_sources_of_spark() -> None:
     assert [one for one in spark_formats() if one.is_default] == [default_format()]
     assert [one for one in spark_formats() if one.source_name is None] == [files_format()]
-    assert named_format("orc") is files_format()
+    assert get_named_format("orc") is files_format()
     for one in spark_formats():
-        assert one.source_name is None or named_format(one.source_name) is one
+        assert one.source_name is None or get_named_format(one.source_name) is one
 
 
 def test_a_format_is_the_same_to_spark_as_to_the_lake() -> None:

@@ -22,7 +22,7 @@ from penstock.formats.rows.schema import Field, StructType, parse_schema, write_
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.spark.source.options import options_of
+from penstock.spark.source.options import parse_options
 from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"
@@ -35,7 +35,7 @@ def data(*ids: int) -> pa.Table:
 
 def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableStream:
     """A stream as Spark makes one for each start of a query."""
-    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
+    return TableStream(parse_options({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
 
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -28,7 +28,7 @@ from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.model.operations import Delete
-from penstock.spark.source.options import options_of
+from penstock.spark.source.options import parse_options
 from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"
@@ -42,7 +42,7 @@ def numbers(*ids: int) -> pa.Table:
 
 def stream_of(lake: Lake, schema: pa.Schema = SCHEMA, **options: str) -> TableStream:
     """A stream as Spark makes one for each start of a query."""
-    return TableStream(options_of({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
+    return TableStream(parse_options({"lake": lake.url, "table": KEY, **options}), make_schema(schema))
 
 
 def read(stream: TableStream, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
@@ -235,7 +235,7 @@ def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     stream = stream_of(lake)
     start = stream.latestOffset(stream.initialOffset(), all_available())
     wider = SCHEMA.append(pa.field("price", pa.float64()))
-    told = options_of({"lake": lake.url, "table": KEY, "mergeschema": "true"})
+    told = parse_options({"lake": lake.url, "table": KEY, "mergeschema": "true"})
     job = plan_target(told, make_schema(wider), is_overwrite=False)
     rows_ = pa.RecordBatch.from_pylist([{"id": 4, "price": 2.5}], schema=wider)
     job.commit_files(lake, [TaskMessage(job.write_batches([rows_]))], job.id, None)

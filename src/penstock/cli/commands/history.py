@@ -106,7 +106,7 @@ def log(
     names = find_names_by_commit(lake)
     is_filtered = any(astuple(log_filter))
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no commits match" if is_filtered or after else "no commits yet"
         shown = page if reads else history.remove_read_commits(page, names)
@@ -124,7 +124,7 @@ def log(
             ),
             following,
         ),
-        text,
+        render_text,
     )
 
 
@@ -173,7 +173,7 @@ def _show_table(call: CommandContext, lake: Lake, ref: str, key: str) -> None:
     if content is None:
         raise lake.key_not_found(Key.parse(key), ref)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         name = screen.style(escape_controls(key), "strong")
         yield f"{name} at {escape_controls(ref)} ({screen.style(history.shorten_id(snapshot.id), 'id')})"
         yield from align_columns(
@@ -182,7 +182,7 @@ def _show_table(call: CommandContext, lake: Lake, ref: str, key: str) -> None:
 
     call.print_answer(
         lambda: CatalogEntry(Key.parse(key), content),
-        text,
+        render_text,
     )
 
 

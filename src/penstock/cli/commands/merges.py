@@ -69,7 +69,7 @@ def merge(
     target = lake.branch(into).name
     keys = sides.merge_modes(source, target)
 
-    def run(preview: bool) -> MergeResult:
+    def run_merge(preview: bool) -> MergeResult:
         return lake.merge(
             source,
             target,
@@ -82,7 +82,7 @@ def merge(
             idempotency_key=request.idempotency_key,
         )
 
-    def count(result: MergeResult) -> int:
+    def count_commits(result: MergeResult) -> int:
         assert result.source is not None
         before = _find_head_before_merge(lake, target, result)
         return lake.compare(
@@ -107,9 +107,9 @@ def merge(
             )
         return ways
 
-    shown = MergeCommand(call, lake, source, target, run)
+    shown = MergeCommand(call, lake, source, target, run_merge)
     shown.run_merge(
-        request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions
+        request.dry_run, count=count_commits, done=describe_result, suggest_resolutions=suggest_resolutions
     )
 
 
@@ -144,7 +144,7 @@ def transplant(
     target = lake.branch(onto).name
     keys = sides.merge_modes(commits, target)
 
-    def run(preview: bool) -> MergeResult:
+    def run_transplant(preview: bool) -> MergeResult:
         return lake.transplant(
             commits,
             target,
@@ -164,10 +164,10 @@ def transplant(
 
     last = commits.rpartition("..")[2]
 
-    def fork() -> str:
+    def find_fork() -> str:
         return lake.compare(target, last).base
 
-    shown = MergeCommand(call, lake, commits, target, run, revision=last, base=fork)
+    shown = MergeCommand(call, lake, commits, target, run_transplant, revision=last, base=find_fork)
     shown.run_merge(request.dry_run, done=describe_result)
 
 
@@ -198,7 +198,7 @@ def rebase(
     base = lake.default_branch if onto is None else onto
     keys = sides.merge_modes(branch, base)
 
-    def run(preview: bool) -> MergeResult:
+    def run_rebase(preview: bool) -> MergeResult:
         return lake.rebase(
             branch,
             base,
@@ -218,7 +218,7 @@ def rebase(
         head = screen.style(shorten_id(result.head), "id")
         return f"{screen.style(branch, 'name')} is at {head}, {repeated} repeated"
 
-    shown = MergeCommand(call, lake, branch, base, run)
+    shown = MergeCommand(call, lake, branch, base, run_rebase)
     shown.run_merge(request.dry_run, done=describe_result)
 
 
@@ -257,7 +257,7 @@ def revert(
     undone = write_revision(commit_id, via) if request.idempotency_key is None else commit
     keys = sides.merge_modes(commit if commit != branch else shorten_id(commit_id), branch)
 
-    def run(preview: bool) -> MergeResult:
+    def run_revert(preview: bool) -> MergeResult:
         return lake.revert(
             undone,
             branch,
@@ -277,7 +277,7 @@ def revert(
         reverted, head = (screen.style(shorten_id(commit), "id") for commit in (commit_id, result.head))
         return f"reverted {reverted} as {head}"
 
-    def parent() -> str | None:
+    def find_parent() -> str | None:
         return next(iter(get_commit(lake, commit_id, via).parents), None)
 
     shown = RevertCommand(
@@ -285,10 +285,10 @@ def revert(
         lake,
         commit if commit != branch else shorten_id(commit_id),
         branch,
-        run,
+        run_revert,
         heading=f"undo {shorten_id(commit_id)} on {branch}",
         revision=write_revision(commit_id, via),
-        base=parent,
+        base=find_parent,
     )
     shown.run_merge(request.dry_run, count=lambda _: None, done=describe_result)
 

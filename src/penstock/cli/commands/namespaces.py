@@ -44,12 +44,19 @@ def namespace(ctx: click.Context) -> None:
 def _list_namespaces(
     call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None
 ) -> None:
-    def row(key: Key, content: AnyContent) -> list[StyledText | str]:
+    def make_row(key: Key, content: AnyContent) -> list[StyledText | str]:
         properties = dict(list_fields(content)).get("properties", "")
         return [StyledText(escape_controls(str(key)), "strong"), "", properties]
 
     list_entries(
-        call, "namespaces", lambda content: isinstance(content, Namespace), row, prefix, ref, limit, after
+        call,
+        "namespaces",
+        lambda content: isinstance(content, Namespace),
+        make_row,
+        prefix,
+        ref,
+        limit,
+        after,
     )
 
 

@@ -43,7 +43,7 @@ def outcome(call: CommandContext, key: str, branch: str | None, who: str | None)
     landing = lake.do(GetOutcome(key=key, branch=name, who=who))
     commits = landing.commits if landing is not None else ()
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if landing is None:
             yield f"no request with key {key} was applied to {name}"
         elif not commits:
@@ -54,7 +54,7 @@ def outcome(call: CommandContext, key: str, branch: str | None, who: str | None)
 
     call.print_answer(
         lambda: landing,
-        text,
+        render_text,
     )
     if landing is None:
         click.get_current_context().exit(NotFound.exit_code)

@@ -102,7 +102,7 @@ def restore(
         # Resolved once, so that it names the same commit however often it is sent.
         revision = write_revision(lake.resolve(revision), find_reference_name(revision))
 
-    def run(preview: bool) -> MergeResult:
+    def run_restore(preview: bool) -> MergeResult:
         return lake.restore(
             keys,
             to=revision,
@@ -135,7 +135,7 @@ def restore(
         lake,
         str(point),
         name,
-        run,
+        run_restore,
         heading=f"restore {_describe_scope(keys, namespace)} on {name} to {point}",
         revision=name,
         outcome=_describe_outcome,

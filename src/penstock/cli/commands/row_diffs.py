@@ -46,7 +46,7 @@ def show_row_diff(
     head = diff.head(limit)
     header, rows = head.schema.names, list_rows(head)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         heading = screen.style(f"{escape_controls(key)}  {before} → {after}", "strong")
         yield screen.replace_unsupported(f"{heading}   {diff.summary}")
         for columns, sign in ((diff.added_columns, "+"), (diff.removed_columns, "-")):
@@ -68,5 +68,5 @@ def show_row_diff(
             columns=tuple(header),
             rows=tuple(tuple(map(to_json_value, row)) for row in rows),
         ),
-        text,
+        render_text,
     )

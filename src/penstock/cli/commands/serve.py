@@ -46,12 +46,12 @@ LIMITS: Final = {
 
 
 def _require_between(lowest: int, highest: int) -> Callable[[click.Context, click.Parameter, float], float]:
-    def check(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    def check_value(ctx: click.Context, param: click.Parameter, value: float) -> float:
         if not lowest <= value <= highest:
             raise click.BadParameter(f"must be between {lowest} and {highest:,}, got {value}", ctx, param)
         return value
 
-    return check
+    return check_value
 
 
 check_port: Final = _require_between(0, 65535)

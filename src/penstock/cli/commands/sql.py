@@ -75,7 +75,7 @@ def sql(call: CommandContext, query: str, ref: str | None, form: str, limit: int
     most = limit if call.json else limit or SHOWN_ROWS
     rows = list_rows(result.to_arrow() if most is None else result.head(most + 1))
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         yield from show_rows(screen, header, rows[:most])
         if most is not None and len(rows) > most:
             yield screen.replace_unsupported("… more with --limit; all rows with --format csv")
@@ -86,7 +86,7 @@ def sql(call: CommandContext, query: str, ref: str | None, form: str, limit: int
             types=tuple(str(field.type) for field in result.schema),
             rows=tuple(tuple(map(to_json_value, row)) for row in rows[:most]),
         ),
-        text,
+        render_text,
     )
 
 

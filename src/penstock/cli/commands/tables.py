@@ -56,7 +56,7 @@ $ penstock tables sales --ref main~1
 def tables(call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     """List the tables, views and functions, all or those below the namespace PREFIX."""
 
-    def row(key: Key, content: AnyContent) -> list[StyledText | str]:
+    def make_row(key: Key, content: AnyContent) -> list[StyledText | str]:
         return [
             StyledText(escape_controls(str(key)), "strong"),
             content.type,
@@ -65,7 +65,14 @@ def tables(call: CommandContext, prefix: str | None, ref: str | None, limit: int
         ]
 
     list_entries(
-        call, "tables", lambda content: not isinstance(content, Namespace), row, prefix, ref, limit, after
+        call,
+        "tables",
+        lambda content: not isinstance(content, Namespace),
+        make_row,
+        prefix,
+        ref,
+        limit,
+        after,
     )
 
 
@@ -86,7 +93,7 @@ def list_entries(
     page = first_entries[:limit]
     following = str(page[-1][0]) if len(first_entries) > limit else None
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if not page:
             yield f"no {things}" + (f" below {escape_controls(prefix)}" if prefix else "")
         yield from align_columns(screen, [row(key, content) for key, content in page], flexible=-1)
@@ -95,7 +102,7 @@ def list_entries(
 
     call.print_answer(
         lambda: ListPage.from_items((CatalogEntry(key, content) for key, content in page), following),
-        text,
+        render_text,
     )
 
 
@@ -103,15 +110,15 @@ def show_commit_made(call: CommandContext, lake: Lake, commit: Commit, branch: s
     """Answer with a commit that was just made, also if no more can be read about it."""
     made = read_or_none(lambda: find_changes(lake, commit, branch))
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         yield f"committed {screen.style(shorten_id(commit.id), 'id')} to {screen.style(branch, 'name')}"
         yield from format_changes(screen, made or [])
 
-    def details() -> ChangedCommit:
+    def make_details() -> ChangedCommit:
         names = read_or_none(lambda: find_names_by_commit(lake)) or {}
         return ChangedCommit.from_commit(commit, made, names.get(commit.id, ()))
 
-    call.print_answer(details, text)
+    call.print_answer(make_details, render_text)
 
 
 @declare_command(

@@ -169,7 +169,7 @@ def find_table(rights: CallerRights, call: FindTable) -> TablePlace | None:
 def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.get_reference_or_default(branch))
     if not rights.caller.any_location:
         check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
 
@@ -178,7 +178,7 @@ def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Ke
     """``Denied`` if the caller may not change all of these keys on a branch."""
     if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.get_reference_or_default(branch))
     for key in changed:
         rights.caller.require_key(keys, Role.WRITE, key)
 
@@ -194,7 +194,7 @@ def _require_namespaces(rights: CallerRights, call: CreateTable | CloneTable) ->
     caller = rights.caller
     if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    branch = rights.or_default(call.branch)
+    branch = rights.get_reference_or_default(call.branch)
     keys = caller.find_granted_keys(Role.WRITE, branch)
     above = [parent for parent in call.key.parents if not keys.covers_key(parent)]
     there = (
@@ -221,6 +221,6 @@ RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     FindTable: find_table,
     CheckpointTable: write_log,
     CompactLog: write_log,
-    CleanLog: write_rules.allow_holders_of_table(Role.MAINTAIN),
+    CleanLog: write_rules.make_table_rule_for_role(Role.MAINTAIN),
 }
 """Every call that the format answers, with its rule."""

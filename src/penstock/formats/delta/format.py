@@ -358,7 +358,7 @@ class DeltaFormat(Format):
                 logger.info("'%s' is removed without a check of its log: %s", table.key, problem)
         table.notes[note] = True
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         if content is not None:
             raise FormatRefused(
                 "is a Delta table of the lake: it is changed by commits to the table, not by put"
@@ -393,7 +393,7 @@ class DeltaFormat(Format):
             else replace_branch_log(content, line.drop_published_entries(line.fork_version))
         )
 
-    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+    def explain_forbidden_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
             return "would be created or dropped by this move; merge the branch, or drop the table"
         if before.id != after.id or not before.state or not after.state:

@@ -70,7 +70,7 @@ def write_files(rights: CallerRights, call: WriteFiles) -> FilesWritten:
 def begin_job(rights: CallerRights, call: BeginJob) -> JobBegun:
     """A job with a branch of its own is merged from there: whatever is on that branch lands with it."""
     if call.own_branch and not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.or_default(call.branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.get_reference_or_default(call.branch))
     _require_key(rights, call.branch, call.key)
     return rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
 
@@ -119,7 +119,7 @@ def _require_key(rights: CallerRights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may not change a key on a branch."""
     if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.get_reference_or_default(branch))
     rights.caller.require_key(keys, Role.WRITE, key)
 
 
@@ -128,7 +128,7 @@ def _require_namespaces(rights: CallerRights, call: WriteFiles) -> None:
     caller = rights.caller
     if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    branch = rights.or_default(call.branch)
+    branch = rights.get_reference_or_default(call.branch)
     keys = caller.find_granted_keys(Role.WRITE, branch)
     above = {parent for parent in call.key.parents if not keys.covers_key(parent)}
     if above:
@@ -138,7 +138,7 @@ def _require_namespaces(rights: CallerRights, call: WriteFiles) -> None:
 
 
 RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
-    SweepFiles: write_rules.for_holders(Role.MAINTAIN),
+    SweepFiles: write_rules.make_rule_for_role(Role.MAINTAIN),
     WriteFiles: write_files,
     ListFiles: list_files,
     GetFiles: get_files,

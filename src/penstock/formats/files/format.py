@@ -219,7 +219,7 @@ class FilesFormat(Format):
             _open_table_objects(table), self._pool(), _to_managed_table(before), _require_files_table(after)
         )
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
             raise FormatRefused("is a table of files: it is changed by writing files, not by put")
 

@@ -37,10 +37,10 @@ _SUMMARIES: Final = {
 
 
 def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
-    def handle(ask: RouteRequest) -> Any:
+    def handle_request(ask: RouteRequest) -> Any:
         return STEPS[step](SessionCaller(ask.catalogue.do), ask.body)
 
-    return handle
+    return handle_request
 
 
 def _answer_session_read(ask: RouteRequest) -> FilesToRead:

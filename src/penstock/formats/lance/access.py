@@ -100,7 +100,7 @@ def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Ke
     """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
     if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require_role(Role.WRITE, rights.or_default(branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.get_reference_or_default(branch))
     for number, key in enumerate(changed):
         run_for_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
 
@@ -108,7 +108,7 @@ def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Ke
 def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.get_reference_or_default(branch))
     if not rights.caller.any_location:
         check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
 
@@ -118,7 +118,7 @@ def _require_namespaces(rights: CallerRights, branch: str | None, parents: Itera
     caller = rights.caller
     if caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return
-    name = rights.or_default(branch)
+    name = rights.get_reference_or_default(branch)
     keys = caller.find_granted_keys(Role.WRITE, name)
     above = {parent for parent in parents if not keys.covers_key(parent)}
     if above:

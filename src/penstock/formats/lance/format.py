@@ -155,7 +155,7 @@ class LanceFormat(Format):
     def check_may_write(self, table: Table, content: LanceTable) -> object:
         """Asked before anything is written for a table that is there: raises if it may not be."""
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
             raise FormatRefused(
                 "is a Lance table of the lake: it is changed by commits to the table, not by put"
@@ -177,7 +177,7 @@ class LanceFormat(Format):
             return content
         return begin_table(content, first_version)
 
-    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+    def explain_forbidden_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
             return "would appear or vanish; merge the branch, or drop the table"
         return merge_rules.explain_unmovable(before, after)

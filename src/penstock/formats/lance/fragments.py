@@ -149,20 +149,20 @@ def _check_fields(message: ProtobufMessage, fields: frozenset[int]) -> None:
 
 
 def _locate_fragment(fragment: ProtobufMessage, places: Mapping[int | None, FileBase]) -> Fragment:
-    def at(base: int | None) -> FileBase:
+    def find_base(base: int | None) -> FileBase:
         if base not in places:
             raise UnknownPlacement(f"has files at base path {base}, which its manifest does not list")
         return places[base]
 
     files = []
     for file in map(ProtobufMessage.decode, fragment.get_values(FILES)):
-        base = at(file.get_number(BASE_OF_FILE))
+        base = find_base(file.get_number(BASE_OF_FILE))
         files.append(
             f"{base.path}/data/{file.get_text(1)}" if base.is_root else f"{base.path}/{file.get_text(1)}"
         )
     if not files:
         raise UnknownPlacement("has a fragment without data files in its manifest")
-    return Fragment(fragment, tuple(files), _make_deletion_file_path(fragment, at))
+    return Fragment(fragment, tuple(files), _make_deletion_file_path(fragment, find_base))
 
 
 def _make_deletion_file_path(fragment: ProtobufMessage, at: Callable[[int | None], FileBase]) -> str | None:

@@ -29,11 +29,11 @@ def select_rows(key: Key, reader: Any, columns: Sequence[str] | None, where: str
 def filter_rows(reader: Any, columns: Sequence[str] | None, expression: Any) -> Any:
     """The rows of a stream for which an expression of Arrow's is true, with some columns, as a stream."""
 
-    def keep(batch: Any) -> Any:
+    def filter_batch(batch: Any) -> Any:
         found = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
         return found[0] if found else batch.slice(0, 0)
 
-    return _map_batches(reader, reader.schema.names if columns is None else columns, keep)
+    return _map_batches(reader, reader.schema.names if columns is None else columns, filter_batch)
 
 
 def read_first_rows(reader: Any, count: int) -> Any:
@@ -79,10 +79,10 @@ def check_columns(key: Key, schema: Any, columns: Sequence[str]) -> list[str]:
 def _map_batches(reader: Any, names: Sequence[str], change: Callable[[Any], Any]) -> Any:
     schema = pa.schema([reader.schema.field(name) for name in names])
 
-    def batches() -> Iterator[Any]:
+    def make_batches() -> Iterator[Any]:
         for batch in reader:
             changed = change(batch)
             if changed.num_rows:
                 yield changed.select(list(names))
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, make_batches())

@@ -189,7 +189,7 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
         scale = int(parts[2])
         return _convert_each_value(array, kind, lambda value: _round_decimal(value, scale))
 
-    def parse(text: str) -> Any:
+    def parse_text(text: str) -> Any:
         text = _SPACES.sub("", text)
         if kind_after == "boolean":
             text = str(_BOOLEANS.get(text.lower(), text)).lower()
@@ -198,7 +198,7 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
             raise ValueError("the text is empty")
         return to_utc(value) if kind_after == "timestamp" else value  # type: ignore[arg-type]
 
-    return _convert_each_value(array, kind, parse)
+    return _convert_each_value(array, kind, parse_text)
 
 
 def _convert_each_value(array: Any, kind: Any, convert: Callable[[Any], Any]) -> Any:

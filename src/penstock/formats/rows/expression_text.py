@@ -80,7 +80,7 @@ def parse_condition_text(
     expression = parse_expression(text, tables, is_stored=is_stored)
     if expression.root.kind not in ("boolean", VOID):
         raise InvalidRequest(
-            f"{text!r} is not a condition: its type is {_spell(expression.root.kind)}, not boolean"
+            f"{text!r} is not a condition: its type is {_spell_type(expression.root.kind)}, not boolean"
         )
     return expression
 
@@ -112,8 +112,8 @@ def assign_value(expression: RowExpression, field: Field, name: str) -> RowExpre
         if isinstance(expression, LiteralValue) and kind == "string" and target in ("date", "timestamp"):
             hint = f"; write {target} {expression.value!r}"
         raise InvalidRequest(
-            f"the column '{name}' has the type {_spell(target)}, but its new value has the type "
-            f"{_spell(kind)}{hint}",
+            f"the column '{name}' has the type {_spell_type(target)}, but its new value has the type "
+            f"{_spell_type(kind)}{hint}",
             column=name,
         )
     if isinstance(kind, str) and isinstance(target, str):
@@ -143,7 +143,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
 
     def _require_condition(self, expression: RowExpression) -> RowExpression:
         if expression.kind not in ("boolean", VOID):
-            self._refuse(f"a part of it is not a condition: {_spell(expression.kind)}")
+            self._refuse(f"a part of it is not a condition: {_spell_type(expression.kind)}")
         return expression
 
     def _make_comparison(self, first: RowExpression, operator: str, second: RowExpression) -> RowExpression:
@@ -157,11 +157,12 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         kind = find_common_type(first.kind, second.kind)
         if kind is None:
             self._refuse(
-                f"{_spell(first.kind)} {operator} {_spell(second.kind)}: the types differ; cast one of them"
+                f"{_spell_type(first.kind)} {operator} {_spell_type(second.kind)}: "
+                "the types differ; cast one of them"
             )
         if not isinstance(kind, str):
             self._refuse(f"'{operator}' does not compare arrays, maps and structs")
-        return ValueComparison(operator, _convert(first, kind), _convert(second, kind))
+        return ValueComparison(operator, _convert_to_type(first, kind), _convert_to_type(second, kind))
 
     def _is_null(self, first: RowExpression) -> RowExpression:
         if isinstance(first, ColumnValue):
@@ -357,7 +358,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         target = self._parse_type()
         self._expect(")")
         if not may_cast(inner.kind, target):
-            self._refuse(f"{_spell(inner.kind)} is not cast to {target} here; {SPARK_ADVICE}")
+            self._refuse(f"{_spell_type(inner.kind)} is not cast to {target} here; {SPARK_ADVICE}")
         if self._is_stored and (inner.kind, target) == ("string", "timestamp"):
             self._refuse("the zone of a text that is cast to timestamp depends on a session's")
         return inner if inner.kind == target else Conversion(inner, target)
@@ -428,14 +429,15 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
     def _make_arithmetic(self, operator: str, first: RowExpression, second: RowExpression) -> RowExpression:
         for side in (first, second):
             if side.kind != VOID and not is_number(side.kind):
-                self._refuse(f"'{operator}' takes numbers, not {_spell(side.kind)}; cast it")
+                self._refuse(f"'{operator}' takes numbers, not {_spell_type(side.kind)}; cast it")
         kinds = {first.kind, second.kind}
         kind = find_common_type(first.kind, second.kind)
         if self._is_stored and "float" in kinds and not kinds.isdisjoint(WHOLE):
             self._refuse("Spark adds up float and whole numbers by its mode; cast them to double")
         if kind is None:
             self._refuse(
-                f"'{operator}' of {_spell(first.kind)} and {_spell(second.kind)} has too many digits"
+                f"'{operator}' of {_spell_type(first.kind)} and {_spell_type(second.kind)}"
+                " has too many digits"
             )
         if kind == VOID:
             return LiteralValue(None, "double")
@@ -443,16 +445,16 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             return self._decimal_arithmetic(operator, first, second)
         if operator == "div":
             if kind not in WHOLE:
-                self._refuse(f"'div' takes whole numbers, not {_spell(kind)}; cast it")
+                self._refuse(f"'div' takes whole numbers, not {_spell_type(kind)}; cast it")
             kind = "long"
         elif operator == "/":
             kind = "double"
-        return Arithmetic(operator, _convert(first, kind), _convert(second, kind), kind)
+        return Arithmetic(operator, _convert_to_type(first, kind), _convert_to_type(second, kind), kind)
 
     def _decimal_arithmetic(
         self, operator: str, first: RowExpression, second: RowExpression
     ) -> RowExpression:
-        first_size, second_size = _decimal_of(first), _decimal_of(second)
+        first_size, second_size = _get_decimal_size(first), _get_decimal_size(second)
         if operator in "+-":
             scale = max(first_size[1], second_size[1])
             precision = max(first_size[0] - first_size[1], second_size[0] - second_size[1]) + scale + 1
@@ -462,11 +464,11 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse(f"'{operator}' of decimals is not computed here; cast one side to double")
         if precision > DECIMAL_DIGITS_MAX:
             self._refuse(
-                f"'{operator}' of {_spell(first.kind)} and {_spell(second.kind)} needs {precision} digits, "
-                f"and a decimal has {DECIMAL_DIGITS_MAX}; cast one side"
+                f"'{operator}' of {_spell_type(first.kind)} and {_spell_type(second.kind)} "
+                f"needs {precision} digits, and a decimal has {DECIMAL_DIGITS_MAX}; cast one side"
             )
         first, second = (
-            _convert(side, f"decimal({digits},{places})")
+            _convert_to_type(side, f"decimal({digits},{places})")
             for side, (digits, places) in ((first, first_size), (second, second_size))
         )
         return Arithmetic(operator, first, second, f"decimal({precision},{scale})")
@@ -476,9 +478,11 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         for value in values:
             shared = find_common_type(kind, value.kind)
             if shared is None:
-                self._refuse(f"{_spell(kind)} and {_spell(value.kind)} are not of one type; cast one of them")
+                self._refuse(
+                    f"{_spell_type(kind)} and {_spell_type(value.kind)} are not of one type; cast one of them"
+                )
             kind = shared
-        return [_convert(value, kind) for value in values]
+        return [_convert_to_type(value, kind) for value in values]
 
     def _refuse(self, why: str) -> NoReturn:
         raise InvalidRequest(f"{self._text!r} cannot be evaluated: {why}")
@@ -494,13 +498,13 @@ def _is_read_as(column: Type, literal: Type) -> bool:
     return not (isinstance(column, str) and is_decimal(column) and literal == "double")
 
 
-def _decimal_of(expression: RowExpression) -> tuple[int, int]:
+def _get_decimal_size(expression: RowExpression) -> tuple[int, int]:
     if isinstance(expression, LiteralValue) and expression.kind in WHOLE:
         return len(str(abs(expression.value))), 0
     return find_precision_and_scale(expression.kind) or (1, 0)
 
 
-def _convert(expression: RowExpression, kind: Type) -> RowExpression:
+def _convert_to_type(expression: RowExpression, kind: Type) -> RowExpression:
     if expression.kind == kind:
         return expression
     if isinstance(expression, LiteralValue) and expression.value is None:
@@ -510,7 +514,7 @@ def _convert(expression: RowExpression, kind: Type) -> RowExpression:
     return Conversion(expression, kind)
 
 
-def _spell(kind: Type) -> str:
+def _spell_type(kind: Type) -> str:
     if isinstance(kind, str):
         return "null" if kind == VOID else kind
     return str(find_arrow_type(kind))

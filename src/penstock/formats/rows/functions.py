@@ -95,13 +95,13 @@ def _convert_argument(name: str, argument: RowExpression, expected_type: str) ->
 def _change_case(arrow: Compute, python: Callable[[str], str]) -> Compute:
     """Letters that become several, such as a sharp s, are left to Python, which has Java's rule."""
 
-    def compute(texts: Any) -> Any:
+    def change_texts(texts: Any) -> Any:
         if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
             return arrow(texts)
         changed = [None if text is None else python(text) for text in texts.to_pylist()]
         return pa.array(changed, texts.type)
 
-    return compute
+    return change_texts
 
 
 def _slice_texts(texts: Any, start: int, length: int | None = None) -> Any:
@@ -109,14 +109,14 @@ def _slice_texts(texts: Any, start: int, length: int | None = None) -> Any:
     if length is not None and length <= 0:
         return pc.if_else(pc.is_valid(texts), pa.scalar("", texts.type), pa.scalar(None, texts.type))
 
-    def cut(text: str) -> str:
+    def cut_text(text: str) -> str:
         begin = start + len(text)
         return text[max(0, begin) : len(text) if length is None else max(0, begin + length)]
 
     if start >= 0:
         begin = max(0, start - 1)
         return pc.utf8_slice_codeunits(texts, begin, None if length is None else begin + length)
-    return pa.array([None if text is None else cut(text) for text in texts.to_pylist()], texts.type)
+    return pa.array([None if text is None else cut_text(text) for text in texts.to_pylist()], texts.type)
 
 
 def _round_to_integers(compute: Compute) -> Compute:
@@ -137,7 +137,7 @@ def _extract_part(function: Compute, expected_type: str = "date") -> SqlFunction
     )
 
 
-def _replace(*arrays: Any) -> Any:
+def _replace_texts(*arrays: Any) -> Any:
     texts, searched, replacements = (array.to_pylist() for array in arrays)
     values = [
         None if None in row else row[0] if not row[1] else row[0].replace(row[1], row[2])
@@ -146,7 +146,7 @@ def _replace(*arrays: Any) -> Any:
     return pa.array(values, arrays[0].type)
 
 
-def _concatenate(*arrays: Any) -> Any:
+def _concatenate_texts(*arrays: Any) -> Any:
     return pc.binary_join_element_wise(*arrays, "", null_handling="emit_null")
 
 
@@ -204,8 +204,8 @@ _FUNCTIONS: Final = {
     "length": SqlFunction(("text",), "integer", pc.utf8_length),
     "substring": SqlFunction(("text", "place", "place"), "string", _slice_texts, 2),
     "left": SqlFunction(("text", "place"), "string", lambda texts, count: _slice_texts(texts, 1, count)),
-    "concat": SqlFunction(("text",) * _MANY, "string", _concatenate, 1),
-    "replace": SqlFunction(("text",) * 3, "string", _replace),
+    "concat": SqlFunction(("text",) * _MANY, "string", _concatenate_texts, 1),
+    "replace": SqlFunction(("text",) * 3, "string", _replace_texts),
     "abs": SqlFunction(("number",), "same", pc.abs_checked),
     "negative": SqlFunction(("number",), "same", pc.negate_checked),
     "floor": SqlFunction(("real",), "long", _round_to_integers(pc.floor)),

@@ -40,7 +40,7 @@ def read_batches(source: Any, parquet: Any, columns: Sequence[str], *, is_near: 
 
     Of a file that ``is_near`` nothing is fetched at once: to ask again costs nothing.
     """
-    for part in _divide(parquet.metadata, columns):
+    for part in _divide_row_groups(parquet.metadata, columns):
         is_whole = not (is_near or part.is_large)
         file = parquet if is_whole else _open_column_by_column(source, parquet, columns)
         yield from file.iter_batches(part.batch_rows, part.groups, columns=columns, use_threads=False)
@@ -56,12 +56,12 @@ def _open_column_by_column(source: Any, parquet: Any, columns: Collection[str]) 
     )
 
 
-def _divide(metadata: Any, columns: Collection[str]) -> Iterator[_FilePart]:
+def _divide_row_groups(metadata: Any, columns: Collection[str]) -> Iterator[_FilePart]:
     groups: list[int] = []
     size, batch_rows = 0, BATCH_ROWS
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        stored_bytes, decoded_bytes = _size(group, columns)
+        stored_bytes, decoded_bytes = _measure_row_group(group, columns)
         rows = max(1, min(BATCH_ROWS, group.num_rows * BATCH_BYTES // max(1, decoded_bytes)))
         is_large = stored_bytes > GROUP_MAX_BYTES
         if groups and (is_large or size + stored_bytes > PART_BYTES):
@@ -76,7 +76,7 @@ def _divide(metadata: Any, columns: Collection[str]) -> Iterator[_FilePart]:
         yield _FilePart(groups, batch_rows, is_large=False)
 
 
-def _size(group: Any, columns: Collection[str]) -> tuple[int, int]:
+def _measure_row_group(group: Any, columns: Collection[str]) -> tuple[int, int]:
     """How many bytes columns of a row group have in the file, and about how many without compression."""
     if group.total_byte_size <= BATCH_BYTES:  # of all columns: no need to look at each
         return group.total_byte_size, group.total_byte_size

@@ -358,7 +358,7 @@ class SqlExpression(NamedTuple):
         """Of each row whether the condition is true."""
         return pc.fill_null(self.evaluate(rows), False)
 
-    def columns_of(self, table: str) -> set[str]:
+    def list_columns_of(self, table: str) -> set[str]:
         return {name for owner, name in self.root.columns() if owner == table}
 
     def tables(self) -> set[str]:

@@ -85,7 +85,7 @@ class AuditedBranch:
     def _check_one(self, name: str, check: Audit) -> FailedCheck | None:
         rows: tuple[Mapping[str, str], ...] = ()
 
-        def broken(sql: str) -> str | None:
+        def find_broken_rows(sql: str) -> str | None:
             nonlocal rows
             try:
                 found_rows = self._run_query(sql)
@@ -94,14 +94,16 @@ class AuditedBranch:
             rows = () if found_rows is None else found_rows.rows
             return None if found_rows is None else str(found_rows)
 
-        reason = run_check(name, (lambda _: broken(check)) if isinstance(check, str) else check, self)
+        reason = run_check(
+            name, (lambda _: find_broken_rows(check)) if isinstance(check, str) else check, self
+        )
         return None if reason is None else FailedCheck(name=name, reason=reason, rows=rows)
 
     def _run_query(self, sql: str) -> FoundRows | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""
         if self._spark is not None:
             queries = load_penstock_spark("audit_queries")
-            answer: FoundRows | None = queries.ask(self._spark, self._lake, self._snapshot, sql)
+            answer: FoundRows | None = queries.run_audit_query(self._spark, self._lake, self._snapshot, sql)
             return answer
         query = read_query(sql)
         return run_audit_query(query, {key: self.table(key) for key in query.tables})

@@ -73,13 +73,13 @@ def ask_in_process(
         tables.append(ProposedTable(key, content, source.details))
     row_query = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
-    def answer(question: bytes) -> bytes:
+    def answer_question(question: bytes) -> bytes:
         ids = get_msgpack_decoder(list[bytes]).decode(question)
         return msgspec.msgpack.encode(
             proposal.objects.fetch_stored_bytes([ObjectId(object_id) for object_id in ids])
         )
 
-    output = pool.run_function(FUNCTION, body=pickle.dumps(row_query), answer=answer)
+    output = pool.run_function(FUNCTION, body=pickle.dumps(row_query), answer=answer_question)
     held.clear()
     sample = get_json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
     return None if sample is None else FoundRows(tuple(sample[0]), sample[1])

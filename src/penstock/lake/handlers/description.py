@@ -76,7 +76,7 @@ class DescriptionHandlers:
         added = [normalise_location(root) for root in call.add]
         removed = {normalise_location(root) for root in call.remove}
 
-        def change(lake: LakeDescription) -> LakeDescription:
+        def update_description(lake: LakeDescription) -> LakeDescription:
             if lake.warehouse in removed:
                 raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which cannot be removed")
             if missing := removed - set(lake.roots):
@@ -85,7 +85,7 @@ class DescriptionHandlers:
             roots = dict.fromkeys((*(root for root in lake.roots if root not in removed), *added))
             return check_description_size(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
 
-        changed = change_description(self._kernel.store, self._kernel.settings, change)
+        changed = change_description(self._kernel.store, self._kernel.settings, update_description)
         self._lake.note_roots(changed)
         return self._describe_lake(changed)
 
@@ -99,7 +99,7 @@ class DescriptionHandlers:
             raise InvalidRequest(f"a setting can have at most {SETTING_MAX_CHARS} characters")
         before: str | None = None
 
-        def change(lake: LakeDescription) -> LakeDescription:
+        def update_description(lake: LakeDescription) -> LakeDescription:
             nonlocal before
             before = lake.settings.get(call.name)
             settings = {name: value for name, value in lake.settings.items() if name != call.name}
@@ -109,7 +109,7 @@ class DescriptionHandlers:
                 raise InvalidRequest(f"a lake can have at most {SETTINGS_MAX} settings")
             return check_description_size(lake, msgspec.structs.replace(lake, settings=settings))
 
-        change_description(self._kernel.store, self._kernel.settings, change)
+        change_description(self._kernel.store, self._kernel.settings, update_description)
         return before
 
     def _keep_history(self, call: calls.KeepHistory) -> None:

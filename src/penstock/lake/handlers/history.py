@@ -47,17 +47,17 @@ class HistoryHandlers:
         }
 
     def _get_commit(self, call: calls.GetCommit) -> Commit:
-        commit = self._lake.commit_of(call.revision)
+        commit = self._lake.resolve_commit(call.revision)
         if commit == NO_COMMIT:
             raise InvalidRequest(f"'{call.revision}' has no commits yet")
         return Commit.from_stored(commit, self._kernel.history.read_commit(commit))
 
     def _get_changes(self, call: calls.GetChanges) -> tuple[Difference, ...]:
-        changes = list_changes_of_commit(self._kernel, self._lake.commit_of(call.revision), call.after)
+        changes = list_changes_of_commit(self._kernel, self._lake.resolve_commit(call.revision), call.after)
         return tuple(take_first(changes, call.limit))
 
     def _diff_commits(self, call: calls.Diff) -> tuple[Difference, ...]:
-        before, after = self._lake.commit_of(call.before), self._lake.commit_of(call.to)
+        before, after = self._lake.resolve_commit(call.before), self._lake.resolve_commit(call.to)
         changes = list_differences(self._kernel, before, after, call.prefix, call.after)
         return tuple(take_first(changes, call.limit))
 
@@ -65,8 +65,8 @@ class HistoryHandlers:
         chosen = CommitCriteria(
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
-        start = self._lake.commit_of(call.ref)
-        last = self._lake.commit_of(call.after) if call.after is not None else None
+        start = self._lake.resolve_commit(call.ref)
+        last = self._lake.resolve_commit(call.after) if call.after is not None else None
         commits = self._walk_after(start, last, call.all_parents)
         page = tuple(
             take_first(find_matching_commits(self._kernel, commits, chosen, call.all_parents), call.limit)
@@ -79,8 +79,8 @@ class HistoryHandlers:
         chosen = CommitCriteria(
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
-        start = self._lake.commit_of(call.ref)
-        last = self._lake.commit_of(call.after) if call.after is not None else None
+        start = self._lake.resolve_commit(call.ref)
+        last = self._lake.resolve_commit(call.after) if call.after is not None else None
         commits = self._walk_after(start, last, call.all_parents)
         page = search_commits(
             self._kernel,
@@ -105,7 +105,7 @@ class HistoryHandlers:
         return self._kernel.walk_commits(self._kernel.history.read_commit(last).parent)
 
     def _compare_commits(self, call: calls.Compare) -> Comparison:
-        first, other = self._lake.commit_of(call.one), self._lake.commit_of(call.other)
+        first, other = self._lake.resolve_commit(call.one), self._lake.resolve_commit(call.other)
         relation = self._kernel.history.compare_commits(first, other)
         return Comparison(
             base=(relation.bases[0] if relation.bases else NO_COMMIT).hex(),
@@ -114,7 +114,7 @@ class HistoryHandlers:
         )
 
     def _get_outcome(self, call: calls.GetOutcome) -> LandedRequest | None:
-        name = self._lake.or_default(call.branch)
+        name = self._lake.get_branch_or_default(call.branch)
         if call.who:
             call = msgspec.structs.replace(call, key=add_key_owner(call.key, call.who), who=None)
         outcome = (

@@ -18,7 +18,7 @@ from penstock.kernel.sweep import SweepResult, sweep_objects
 from penstock.lake import calls
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import erase
+from penstock.lake.erase import erase_table
 from penstock.lake.resync import TableResync
 from penstock.lake.resync_calls import Resync, ResyncResult, describe_ahead
 
@@ -37,7 +37,7 @@ class MaintenanceHandlers:
         self.by_call: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {
             calls.Sweep: self._sweep_objects,
             calls.SweepTables: lake.refuse_if_moved(self._sweep_tables),
-            calls.EraseTable: lake.refuse_if_moved(partial(erase, lake)),
+            calls.EraseTable: lake.refuse_if_moved(partial(erase_table, lake)),
             Resync: lake.refuse_if_moved(self._resync_tables),
             calls.Fsck: self._run_fsck,
         }
@@ -92,7 +92,7 @@ def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple
     if call.limit is not None and call.limit < 0:
         raise InvalidRequest(f"limit must be 0 or greater, got {call.limit}")
     candidates = (plugin.table_sweep(call, progress) for plugin in lake.plugins)
-    sweeps = {sweep: sweep.locations() for sweep in candidates if sweep is not None}
+    sweeps = {sweep: sweep.list_locations() for sweep in candidates if sweep is not None}
     page = {*sorted(location for locations in sweeps.values() for location in locations)[: call.limit]}
     swept: list[SweptTable] = []
     for sweep, locations in sweeps.items():

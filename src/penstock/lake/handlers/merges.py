@@ -42,7 +42,7 @@ class MergeHandlers:
         }
 
     def _merge_branch(self, call: calls.Merge) -> MergeResult:
-        target = self._lake.or_default(call.into)
+        target = self._lake.get_branch_or_default(call.into)
         commit = self._lake.resolve_reachable(call.source)
         merged = self._kernel.merge(
             commit,
@@ -63,7 +63,7 @@ class MergeHandlers:
     def _transplant_commits(self, call: calls.Transplant) -> MergeResult:
         return self._kernel.transplant(
             self._resolve_commits(call.commits),
-            self._lake.or_default(call.onto),
+            self._lake.get_branch_or_default(call.onto),
             commit_meta(call.said, call.who, ""),
             self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
@@ -76,7 +76,7 @@ class MergeHandlers:
         if len(commits) != 1 or ".." not in commits[0]:
             return [self._lake.resolve_reachable(revision) for revision in commits]
         start, _, end = commits[0].partition("..")
-        first, last = self._lake.commit_of(start), self._lake.resolve_reachable(end)
+        first, last = self._lake.resolve_commit(start), self._lake.resolve_reachable(end)
         if first != NO_COMMIT and not self._kernel.history.is_on_line(first, last):
             raise InvalidRequest(f"'{start}' is not a first-parent ancestor of '{end}'")
         walk = (commit_id for commit_id, _ in self._kernel.walk_commits(last))
@@ -93,7 +93,7 @@ class MergeHandlers:
         )
         return self._kernel.revert(
             commit_id,
-            self._lake.or_default(call.on),
+            self._lake.get_branch_or_default(call.on),
             commit_meta(call.said, call.who, text),
             self._make_merge_options(call),
             if_head=self._lake.resolve_optional(call.if_head),
@@ -103,7 +103,7 @@ class MergeHandlers:
         )
 
     def _restore_keys(self, call: calls.Restore) -> MergeResult:
-        branch, scope = self._lake.or_default(call.branch), make_restore_scope(call)
+        branch, scope = self._lake.get_branch_or_default(call.branch), make_restore_scope(call)
         to = call.version if call.version is not None else self._require_restorable(call.to or "", branch)
         restored = self._kernel.restore(
             to,

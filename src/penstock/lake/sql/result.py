@@ -52,13 +52,13 @@ class SqlResult(RowReader):
     def to_batches(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``. ``where`` is a condition as DuckDB reads it."""
 
-        def choose(found: Any) -> Any:
+        def select_rows(found: Any) -> Any:
             rows = found if where is None else found.filter(where)
             return rows if columns is None else rows.project(", ".join(map(quote_name, columns)))
 
         session = _Session(self._tables)
         try:
-            reader = session.begin_query(self.sql, choose)
+            reader = session.begin_query(self.sql, select_rows)
         except BaseException:
             session.close()
             raise
@@ -67,11 +67,13 @@ class SqlResult(RowReader):
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
     def count(self, where: str | None = None) -> int:
-        def choose(found: Any) -> Any:
+        def select_count(found: Any) -> Any:
             return (found if where is None else found.filter(where)).aggregate("count(*)")
 
         with _Session(self._tables) as session:
-            counted: int = session.next_batch(session.begin_query(self.sql, choose)).column(0)[0].as_py()
+            counted: int = (
+                session.next_batch(session.begin_query(self.sql, select_count)).column(0)[0].as_py()
+            )
         return counted
 
     def fetchall(self) -> list[tuple[Any, ...]]:

@@ -100,7 +100,7 @@ class RowDiff(RowReader):
         before, after = self._choose_change(BEFORE), self._choose_change(AFTER)
         names = [name for name in before.schema.names if name not in self.on]
 
-        def pack(rows: Any) -> Any:
+        def pack_columns(rows: Any) -> Any:
             fields = [before.schema.field(name) for name in names]
             columns = [rows.column(name).combine_chunks() for name in names]
             if not rows.num_rows:
@@ -108,7 +108,7 @@ class RowDiff(RowReader):
             return pa.StructArray.from_arrays(columns, fields=fields)
 
         columns = {name: before.column(name) for name in self.on}
-        return pa.table({**columns, "before": pack(before), "after": pack(after)})
+        return pa.table({**columns, "before": pack_columns(before), "after": pack_columns(after)})
 
     def _choose_change(self, change: str) -> Any:
         return self._rows.filter(pc.equal(self._rows.column(CHANGE), change)).drop_columns([CHANGE])

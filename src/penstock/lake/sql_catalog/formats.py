@@ -48,11 +48,11 @@ class SqlFormat:
     is_default: ClassVar[bool] = False
     """Whether tables are of the format where a statement names none."""
 
-    def describe(self, table: Table, version: int | None) -> TableDescription:
+    def describe_table(self, table: Table, version: int | None) -> TableDescription:
         """A table as SQL sees it. It counts as no read. Without a schema, the engine asks for a scan."""
         raise NotImplementedError
 
-    def scan(self, table: Table, request: CatalogRequest) -> TableScan:
+    def plan_scan(self, table: Table, request: CatalogRequest) -> TableScan:
         """What the engine is to read for the rows of a table."""
         raise NotImplementedError
 
@@ -69,11 +69,11 @@ class SqlFormat:
         """
         return SkippedFiles(is_kept=False, files=())
 
-    def create(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
+    def create_table(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
         """Create a table without rows, or have the engine write none. ``TableExists`` if there is one."""
         raise NotImplementedError
 
-    def alter(
+    def alter_table(
         self,
         lake: Lake,  # noqa: ARG002
         key: Key,
@@ -93,7 +93,7 @@ class SqlFormat:
         """Commit the files of a job whose plan says that they are told."""
         raise InvalidRequest(f"'{order.key}' is a {self.described}, whose jobs commit their files themselves")
 
-    def truncate(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
+    def truncate_table(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
         """Remove all rows of a table, or have the engine put none in their place."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.kernel.reachable import Progress, show_no_progress
-from penstock.lake.call import RetrySafety, WriteCall, retry_safety_of
+from penstock.lake.call import RetrySafety, WriteCall, find_retry_safety
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -46,7 +46,7 @@ class StatementCatalogue:
         if (
             isinstance(call, WriteCall)
             and call.fixed_key is None
-            and retry_safety_of(call) is RetrySafety.BY_KEY
+            and find_retry_safety(call) is RetrySafety.BY_KEY
         ):
             if call.idempotency_key is None and not self._is_used:
                 keyed = msgspec.structs.replace(call, idempotency_key=self._statement)

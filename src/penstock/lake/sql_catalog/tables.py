@@ -241,14 +241,14 @@ def skip_files(lake: Lake, request: CatalogRequest) -> SkippedFiles:
 def describe_files(lake: Lake, request: CatalogRequest) -> TableFacts:
     """A table for an engine that reads its files by itself."""
     return describe_table(
-        lake, request, lambda table, version: find_sql_format(table).describe(table, version)
+        lake, request, lambda table, version: find_sql_format(table).describe_table(table, version)
     )
 
 
 def scan_table(lake: Lake, request: CatalogRequest) -> TableScan:
     """The files of a table at the commit that its query reads."""
     table = open_table_at_facts(lake, request.known_table)
-    return find_sql_format(table).scan(table, request)
+    return find_sql_format(table).plan_scan(table, request)
 
 
 def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     if request.is_replace and find_replaced(lake, request):
         raise make_needs_python_error(f"'{table.key}' exists, and cannot be replaced by another table")
     try:
-        plan = sql_format.create(lake, table)
+        plan = sql_format.create_table(lake, table)
     except TableExists:
         return {"is_there": True}
     return {} if plan is None else {"write": plan}
@@ -276,7 +276,7 @@ def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
         schema=facts.schema,
         statement=request.statement or None,
     )
-    plan = find_sql_format(lake.table(key, branch).outside_read_set).truncate(lake, known)
+    plan = find_sql_format(lake.table(key, branch).outside_read_set).truncate_table(lake, known)
     return {} if plan is None else {"write": plan}
 
 
@@ -284,5 +284,5 @@ def alter_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
     changes = check_changes(key, request.changes)
-    find_sql_format(lake.table(key, branch)).alter(lake, key, branch, changes)
+    find_sql_format(lake.table(key, branch)).alter_table(lake, key, branch, changes)
     return {}

@@ -68,7 +68,7 @@ class TransactionHandlers:
     def _begin_transaction(self, call: BeginTransaction) -> TransactionInfo:
         record = self._transactions.begin_transaction(
             call.id,
-            self._lake.or_default(call.target),
+            self._lake.get_branch_or_default(call.target),
             policy=call.policy,
             isolation=call.isolation,
             lease_us=_parse_lease_us(call.lease_s),
@@ -145,7 +145,7 @@ class TransactionHandlers:
         if commit in self._shared:
             return True
         self._kernel.history.read_commit(commit)  # it may have expired, or never have been
-        is_shared = self._kernel.references.is_shared(commit, self._lake.or_default(call.via))
+        is_shared = self._kernel.references.is_shared(commit, self._lake.get_branch_or_default(call.via))
         if is_shared:
             if len(self._shared) >= SHARED_MAX:
                 self._shared.clear()

@@ -68,11 +68,11 @@ LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.ChangeRoots: write_rules.for_administrators,
     calls.KeepHistory: write_rules.for_administrators,
     calls.SetGrace: write_rules.for_administrators,
-    calls.Sweep: write_rules.for_holders(Role.MAINTAIN),
-    calls.SweepTables: write_rules.allow_holders_of_table(Role.MAINTAIN),
-    calls.EraseTable: write_rules.allow_holders_of_table(Role.ERASE),
-    resync_calls.Resync: write_rules.allow_holders_of_table(Role.MAINTAIN),
-    calls.Fsck: write_rules.for_holders(Role.MAINTAIN),
+    calls.Sweep: write_rules.make_rule_for_role(Role.MAINTAIN),
+    calls.SweepTables: write_rules.make_table_rule_for_role(Role.MAINTAIN),
+    calls.EraseTable: write_rules.make_table_rule_for_role(Role.ERASE),
+    resync_calls.Resync: write_rules.make_table_rule_for_role(Role.MAINTAIN),
+    calls.Fsck: write_rules.make_rule_for_role(Role.MAINTAIN),
     calls.ListTokens: write_rules.for_administrators,
     calls.PutToken: write_rules.for_administrators,
     calls.RevokeToken: write_rules.for_administrators,
@@ -158,7 +158,7 @@ class CheckedCatalogue:
             caller = grant_transaction_rights(self._catalogue, caller, [branch.removeprefix(PREFIX)])
         if not caller.find_keys_granted_everywhere(Role.WRITE).are_all:
             rights = CallerRights(self._catalogue, caller, show_no_progress, self._deadline_s)
-            keys = caller.require_role(Role.WRITE, rights.or_default(branch))
+            keys = caller.require_role(Role.WRITE, rights.get_reference_or_default(branch))
             caller.require_key(keys, Role.WRITE, key)
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class TokenGate(AccessGate):
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
         shown = _read_shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
         token = self._find_token(shown.id)
-        if not _is_secret_of(token, shown) or token is None:
+        if not _has_secret(token, shown) or token is None:
             raise Unauthenticated("unknown token; it may have been revoked")
         if token.expires is not None and token.expires <= self._get_current_time():
             raise Unauthenticated(f"token '{token.name}' has expired, at {token.expires:%Y-%m-%d %H:%M} UTC")
@@ -102,7 +102,7 @@ class TokenGate(AccessGate):
         except Unauthenticated:
             return ""
         lookup = self._known.get(shown.id)
-        return shown.id if lookup is not None and _is_secret_of(lookup.token, shown) else ""
+        return shown.id if lookup is not None and _has_secret(lookup.token, shown) else ""
 
     def _get_current_time(self) -> datetime:
         return to_utc_datetime(self._clock())
@@ -176,7 +176,7 @@ def _read_shown_token(authorization: str, api_key: str) -> _ShownToken:
     return _ShownToken(presented.id, hash_secret(presented.secret))
 
 
-def _is_secret_of(token: Token | None, shown: _ShownToken) -> bool:
+def _has_secret(token: Token | None, shown: _ShownToken) -> bool:
     """Whether the secret is right; it takes as long if there is no such token."""
     expected_hash = token.secret_hash if token is not None else NO_HASH
     return hmac.compare_digest(shown.secret_hash, expected_hash)

@@ -97,7 +97,7 @@ def make_stored_key(
         branch: str | None = getattr(call, call.target)
         with suppress(RequestError):  # the call itself tells what is wrong with its branch
             landing = catalogue.do(GetOutcome(key=key, branch=branch, asked=this_one))
-            if landing is not None and _is_of(caller, landing, this_one):
+            if landing is not None and _is_from_caller(caller, landing, this_one):
                 return key
     return add_key_owner(key, caller.name)
 
@@ -113,10 +113,10 @@ def find_own_outcome(
     if marked is not None:
         return marked
     landing: LandedRequest | None = do(msgspec.structs.replace(call, who=None))
-    return landing if landing is not None and _is_of(caller, landing, call.asked) else None
+    return landing if landing is not None and _is_from_caller(caller, landing, call.asked) else None
 
 
-def _is_of(caller: Caller, landing: LandedRequest, asked: bytes | None) -> bool:
+def _is_from_caller(caller: Caller, landing: LandedRequest, asked: bytes | None) -> bool:
     """Whether what landed was the caller's: its commit says so. A reference that moved does not, but who
     knows the request by its hash sent it."""
     if not landing.commits:

@@ -98,10 +98,10 @@ def _filter_list_by_keys(
     if all(keys.are_all for keys in scopes):
         return rights.do(call)
 
-    def show(item: D) -> D | None:
+    def show_item(item: D) -> D | None:
         return item if all(keys.covers_key(item.key) for keys in scopes) else None
 
-    return rights.list_visible_items(call, show, lambda item: item.key)
+    return rights.list_visible_items(call, show_item, lambda item: item.key)
 
 
 def get_changes(rights: CallerRights, call: calls.GetChanges) -> tuple[Difference, ...]:
@@ -128,7 +128,7 @@ def get_outcome(rights: CallerRights, call: calls.GetOutcome) -> LandedRequest |
     caller = rights.caller
     keys = caller.find_keys_granted_everywhere(Role.READ)
     if not keys.are_all:
-        keys = caller.require_role(Role.READ, rights.or_default(call.branch))
+        keys = caller.require_role(Role.READ, rights.get_reference_or_default(call.branch))
     if call.who not in (None, caller.name):
         caller.require_admin()
         return rights.do(call)

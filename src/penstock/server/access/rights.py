@@ -50,7 +50,7 @@ class CallerRights:
             raise TimedOut("the request took too long and was stopped before it was done")
         return self._catalogue.do(call, self._progress)
 
-    def or_default(self, reference: str | None) -> str:
+    def get_reference_or_default(self, reference: str | None) -> str:
         """The reference that is meant: the default branch, if none is named."""
         return self.do(GetAbout()).default_branch if reference is None else reference
 
@@ -68,7 +68,7 @@ class CallerRights:
             if not self.caller.is_admin and revision is not None:
                 self._require_shared(parse_revision(revision), via)
             return revision, ALL_KEYS
-        revision = self.or_default(revision)
+        revision = self.get_reference_or_default(revision)
         parsed = parse_revision(revision)
         if parsed.name is not None:
             return revision, self.caller.require_role(Role.READ, parsed.name)

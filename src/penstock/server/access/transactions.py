@@ -39,7 +39,7 @@ _NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_
 
 
 def begin_transaction(rights: CallerRights, call: BeginTransaction) -> TransactionInfo:
-    rights.caller.require_role(Role.WRITE, rights.or_default(call.target))
+    rights.caller.require_role(Role.WRITE, rights.get_reference_or_default(call.target))
     try:
         transaction = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
     except InvalidRequest:  # it may tell of one that has this id, and is not theirs

@@ -47,33 +47,33 @@ def show_about(rights: CallerRights, call: calls.GetAbout) -> About:
     return msgspec.structs.replace(about_lake, url="", roots=roots)
 
 
-def for_holders(role: Role) -> Callable[[CallerRights, Any], Any]:
+def make_rule_for_role(role: Role) -> Callable[[CallerRights, Any], Any]:
     """The rule of a call about the whole lake, for who has a role for all of it.
 
     What the call leaves in the lake says who made it, if it has a field ``who``.
     """
 
-    def rule(rights: CallerRights, call: Any) -> Any:
+    def apply_rule(rights: CallerRights, call: Any) -> Any:
         rights.caller.require_lake(role)
         return rights.do(sign_call(rights, call))
 
-    return rule
+    return apply_rule
 
 
-def allow_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
+def make_table_rule_for_role(role: Role) -> Callable[[CallerRights, Any], Any]:
     """The same for a call about one table, its field ``key``; about all of them if it has none there."""
 
-    def rule(rights: CallerRights, call: Any) -> Any:
+    def apply_rule(rights: CallerRights, call: Any) -> Any:
         if call.key is None:
             rights.caller.require_lake(role)
         else:
             rights.caller.require_table(role, call.key)
         return rights.do(sign_call(rights, call))
 
-    return rule
+    return apply_rule
 
 
-for_administrators = for_holders(Role.ADMIN)
+for_administrators = make_rule_for_role(Role.ADMIN)
 
 
 def sign_call(rights: CallerRights, call: C) -> C:
@@ -123,7 +123,7 @@ def commit_operations(rights: CallerRights, call: calls.CommitOperations) -> Com
     caller, branch = rights.caller, call.branch
     keys = caller.find_keys_granted_everywhere(Role.WRITE)
     if not keys.are_all:
-        branch = rights.or_default(call.branch)
+        branch = rights.get_reference_or_default(call.branch)
         keys = caller.require_role(Role.WRITE, branch)
         _check_keys(rights, call, branch, keys)
         call = msgspec.structs.replace(
@@ -197,7 +197,7 @@ def revert(rights: CallerRights, call: calls.Revert) -> MergeResult:
 def restore(rights: CallerRights, call: calls.Restore) -> MergeResult:
     """It takes the role for every key that it may change; and since it shows what these held, and lets the
     branch hold what they were elsewhere, the right to read them here and there."""
-    caller, name = rights.caller, rights.or_default(call.branch)
+    caller, name = rights.caller, rights.get_reference_or_default(call.branch)
     keys = caller.require_role(Role.RESTORE, name)
     _check_scope(caller, keys, Role.RESTORE, call)
     _check_scope(caller, caller.require_role(Role.READ, name), Role.READ, call)
@@ -238,7 +238,9 @@ def rebase(rights: CallerRights, call: calls.Rebase) -> MergeResult:
 
 def _find_target_branch(rights: CallerRights, branch: str | None) -> str | None:
     return (
-        None if rights.caller.find_keys_granted_everywhere(Role.READ).are_all else rights.or_default(branch)
+        None
+        if rights.caller.find_keys_granted_everywhere(Role.READ).are_all
+        else rights.get_reference_or_default(branch)
     )
 
 
@@ -247,6 +249,6 @@ def _check_branch_change(rights: CallerRights, call: B, branch: str | None) -> B
     _check_places(rights, (how.content for how in call.keys.values()))
     if rights.caller.find_keys_granted_everywhere(Role.WRITE).are_all:
         return call
-    name = rights.or_default(branch)
+    name = rights.get_reference_or_default(branch)
     rights.caller.require_all_keys(Role.WRITE, name)
     return msgspec.structs.replace(call, if_head=rights.check_compared(call.if_head, name))

@@ -79,7 +79,7 @@ def compile_filter(kind: FilterKind, expression: str) -> Callable[[Mapping[str, 
     script = _compile_script(kind, expression)
     spent_s = 0.0
 
-    def keep(item: Mapping[str, Any]) -> bool:
+    def matches_filter(item: Mapping[str, Any]) -> bool:
         nonlocal spent_s
         if spent_s > FILTER_MAX_S:
             raise _refused_error(expression, f"it takes longer than {FILTER_MAX_S:g} s")
@@ -89,7 +89,7 @@ def compile_filter(kind: FilterKind, expression: str) -> Callable[[Mapping[str, 
         finally:
             spent_s += time.thread_time() - start
 
-    return keep
+    return matches_filter
 
 
 class CelPart(msgspec.Struct, frozen=True, kw_only=True):

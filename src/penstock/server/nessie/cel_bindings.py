@@ -95,20 +95,20 @@ def measure_sizes(values: Mapping[str, Any]) -> ValueSizes:
     """How large values are that ``mentioned`` made."""
     lengths, elements = [1], [1]
 
-    def size(value: Any) -> int:
+    def measure_value(value: Any) -> int:
         if isinstance(value, str):
             return 1 + len(value) // 64
         if isinstance(value, list):
-            parts = [size(element) for element in value]
+            parts = [measure_value(element) for element in value]
             elements.append(max(parts, default=1))
         elif isinstance(value, dict):
-            parts = [size(name) + size(part) for name, part in value.items()]
+            parts = [measure_value(name) + measure_value(part) for name, part in value.items()]
         else:
             return 1
         lengths.append(len(parts))
         return 1 + sum(parts)
 
-    sizes = {name: size(value) for name, value in values.items()}
+    sizes = {name: measure_value(value) for name, value in values.items()}
     return ValueSizes(values=sizes, longest=max(lengths), largest=max(elements))
 
 

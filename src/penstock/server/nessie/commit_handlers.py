@@ -39,7 +39,7 @@ KEY: Final = {
 """The header of writes that Nessie does not know, but Penstock does."""
 
 
-def commit(ask: RouteRequest) -> json_types.CommitResponse:
+def handle_commit(ask: RouteRequest) -> json_types.CommitResponse:
     raise_violations(
         find_body_violation(ask.body), find_bad_path(ask.path["branch"], "commitMultipleOperations.branch")
     )

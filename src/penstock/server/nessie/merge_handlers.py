@@ -51,7 +51,7 @@ _BEHAVIORS: Final[dict[MergeMode, json_types.MergeBehavior]] = {
 MergeOrTransplant: TypeAlias = calls.Merge | calls.Transplant
 
 
-def merge(ask: RouteRequest) -> json_types.MergeResponse:
+def handle_merge(ask: RouteRequest) -> json_types.MergeResponse:
     raise_violations(
         find_null(ask.body, "mergeRefIntoBranch.merge"),
         find_bad_path(ask.path["branch"], "mergeRefIntoBranch.branch"),
@@ -76,7 +76,7 @@ def merge(ask: RouteRequest) -> json_types.MergeResponse:
     return answer_merge(ask.catalogue, call, target, _returns_conflicts(body))
 
 
-def transplant(ask: RouteRequest) -> json_types.MergeResponse:
+def handle_transplant(ask: RouteRequest) -> json_types.MergeResponse:
     path = find_bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
     raise_violations(*find_transplant_violations(ask.body), path)
     body: json_types.NessieTransplant = require_body(ask.body, "transplantCommitsIntoBranch.transplant")

@@ -197,11 +197,11 @@ def get_history(ask: RouteRequest) -> json_types.LogResponse:
     last = _find_history_end(ask.catalogue, place, query.limit_hash)
 
     @lru_cache(maxsize=2 * LOG_MAX)  # a filter looks at them before they are shown
-    def changes(commit: str) -> tuple[Difference, ...]:
+    def list_changes(commit: str) -> tuple[Difference, ...]:
         return _list_changes(ask.catalogue, place, commit) if query.fetch == "ALL" else ()
 
     keep: Keep[Commit] = make_filter(
-        "commits", query.filter, lambda commit: bind_commit(commit, _bind_operations(changes(commit.id)))
+        "commits", query.filter, lambda commit: bind_commit(commit, _bind_operations(list_changes(commit.id)))
     )
     limits = msgspec.structs.replace(ask.limits, page_max=min(LOG_MAX, ask.limits.page_max))
     size = parse_page_size(limits, query.max_records)
@@ -212,7 +212,7 @@ def get_history(ask: RouteRequest) -> json_types.LogResponse:
     return json_types.LogResponse(
         has_more=token is not None,
         token=token,
-        log_entries=tuple(_make_log_entry(commit, changes(commit.id)) for commit in page_commits),
+        log_entries=tuple(_make_log_entry(commit, list_changes(commit.id)) for commit in page_commits),
     )
 
 
@@ -270,13 +270,13 @@ def _get_contents(
 def _list_entries(
     catalogue: Catalogue, resolved: ResolvedRevision, prefix: Key | None, after: Key | None, size: int
 ) -> Iterator[Held]:
-    def read(last: Held | None, limit: int) -> tuple[Held, ...]:
+    def read_page(last: Held | None, limit: int) -> tuple[Held, ...]:
         key = last.key if last is not None else after
         return catalogue.do(
             calls.ListEntries(at=resolved.commit, via=resolved.name, prefix=prefix, after=key, limit=limit)
         )
 
-    return list_in_batches(read, size)
+    return list_in_batches(read_page, size)
 
 
 def _shape_entry(held: Held, with_content: bool) -> json_types.NessieEntry:
@@ -303,13 +303,13 @@ def _list_differences(
     after: Key | None,
     size: int,
 ) -> Iterator[Difference]:
-    def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
+    def read_page(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else after
         return catalogue.do(
             calls.Diff(before=before.revision, to=to.revision, prefix=prefix, after=key, limit=limit)
         )
 
-    return list_in_batches(read, size)
+    return list_in_batches(read_page, size)
 
 
 def _compare_keys(
@@ -360,13 +360,13 @@ def _list_commits(catalogue: Catalogue, resolved: ResolvedRevision, size: int) -
     if resolved.commit == EMPTY_COMMIT_ID:
         return iter(())
 
-    def read(last: Commit | None, limit: int) -> tuple[Commit, ...]:
+    def read_page(last: Commit | None, limit: int) -> tuple[Commit, ...]:
         after = last.id if last is not None else None
         return catalogue.do(
             calls.ListCommits(ref=resolved.commit, via=resolved.name, after=after, limit=limit)
         )
 
-    return list_in_batches(read, size)
+    return list_in_batches(read_page, size)
 
 
 def _take_up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
@@ -377,11 +377,11 @@ def _take_up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]
 
 
 def _list_changes(catalogue: Catalogue, resolved: ResolvedRevision, commit: str) -> tuple[Difference, ...]:
-    def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
+    def read_page(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else None
         return catalogue.do(calls.GetChanges(revision=commit, via=resolved.name, after=key, limit=limit))
 
-    return tuple(list_in_batches(read, calls.PAGE_MAX))
+    return tuple(list_in_batches(read_page, calls.PAGE_MAX))
 
 
 def _bind_operations(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:

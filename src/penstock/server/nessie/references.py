@@ -109,14 +109,14 @@ def list_references(ask: RouteRequest) -> json_types.ReferencesResponse:
     query: ListQuery = ask.query
     heads = _ReferenceHeads(ask.catalogue) if query.fetch == "ALL" else None
 
-    def head(reference: Reference) -> ReferencePosition | None:
+    def find_head(reference: Reference) -> ReferencePosition | None:
         return heads.find_position(reference) if heads is not None else None
 
     keep: Keep[Reference] = make_filter(
         "references",
         query.filter,
         lambda reference: bind_reference(
-            _TYPE_NAMES[reference.kind], reference.name, reference.id, head(reference)
+            _TYPE_NAMES[reference.kind], reference.name, reference.id, find_head(reference)
         ),
     )
     size = parse_page_size(ask.limits, query.max_records)
@@ -124,7 +124,9 @@ def list_references(ask: RouteRequest) -> json_types.ReferencesResponse:
     page_references, token = take_page(
         references, size, _make_page_token, keep, find_page_deadline_s(ask.deadline_s)
     )
-    shown = tuple(_make_reference_with_metadata(reference, head(reference)) for reference in page_references)
+    shown = tuple(
+        _make_reference_with_metadata(reference, find_head(reference)) for reference in page_references
+    )
     return json_types.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 
 
@@ -311,11 +313,11 @@ def _list_references_after(catalogue: Catalogue, token: str, size: int) -> Itera
 
 
 def _list_references(catalogue: Catalogue, kind: Kind, after: str, size: int) -> Iterator[Reference]:
-    def read(last: Reference | None, limit: int) -> tuple[Reference, ...]:
+    def read_page(last: Reference | None, limit: int) -> tuple[Reference, ...]:
         name = last.name if last is not None else after
         return catalogue.do(calls.ListReferences(kind=kind, after=name, limit=limit))
 
-    return list_in_batches(read, size)
+    return list_in_batches(read_page, size)
 
 
 def _make_reference_with_metadata(

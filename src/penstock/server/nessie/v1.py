@@ -130,7 +130,7 @@ _WRITING: Final = (
     Route(
         method="POST",
         path="/trees/branch/{branch}/commit",
-        handle=v1_trees.commit,
+        handle=v1_trees.handle_commit,
         headers=commit_handlers.KEY,
         summary="Commit operations to a branch atomically",
         query=v1_trees.ExpectedHashQuery,
@@ -143,7 +143,7 @@ _WRITING: Final = (
     Route(
         method="POST",
         path="/trees/branch/{branch}/merge",
-        handle=v1_trees.merge,
+        handle=v1_trees.handle_merge,
         headers=commit_handlers.KEY,
         summary="Merge a branch, tag or commit into a branch",
         query=v1_trees.ExpectedHashQuery,
@@ -156,7 +156,7 @@ _WRITING: Final = (
     Route(
         method="POST",
         path="/trees/branch/{branch}/transplant",
-        handle=v1_trees.transplant,
+        handle=v1_trees.handle_transplant,
         headers=commit_handlers.KEY,
         summary="Transplant commits to a branch",
         query=v1_trees.TransplantQuery,

@@ -132,13 +132,13 @@ def get_config(ask: RouteRequest) -> v1_json_types.V1NessieConfiguration:
 def list_references(ask: RouteRequest) -> v1_json_types.V1ReferencesResponse:
     query: ReferencesQuery = ask.query
 
-    def read(token: str) -> json_types.ReferencesResponse:
+    def read_page(token: str) -> json_types.ReferencesResponse:
         wanted_query = references.ListQuery(
             fetch=query.fetch, filter=query.filter, max_records=query.max_records, page_token=token
         )
         return references.list_references(_make_v2_request(ask, query=wanted_query))
 
-    items, token = _collect_page(ask, read, lambda answer: answer.references)
+    items, token = _collect_page(ask, read_page, lambda answer: answer.references)
     return v1_json_types.V1ReferencesResponse(
         has_more=token is not None, token=token, references=tuple(map(make_v1_reference, items))
     )
@@ -194,16 +194,16 @@ def list_entries(ask: RouteRequest) -> v1_json_types.V1EntriesResponse:
     )
     translated = _make_v2_request(ask, path)
 
-    def read(token: str, size: int | None = query.max_records) -> json_types.EntriesResponse:
+    def read_page(token: str, size: int | None = query.max_records) -> json_types.EntriesResponse:
         wanted_query = read_handlers.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
         return read_handlers.list_entries(msgspec.structs.replace(translated, query=wanted_query))
 
     entries: Iterable[json_types.NessieEntry]
     if query.namespace_depth is not None and query.namespace_depth > 0:
         size = UNPAGED_MAX if query.max_records is None else parse_page_size(ask.limits, query.max_records)
-        entries, token = _list_entries_at_depth(read, query.namespace_depth, size, query.page_token)
+        entries, token = _list_entries_at_depth(read_page, query.namespace_depth, size, query.page_token)
     else:
-        entries, token = _collect_page(ask, read, lambda answer: answer.entries)
+        entries, token = _collect_page(ask, read_page, lambda answer: answer.entries)
     return v1_json_types.V1EntriesResponse(
         has_more=token is not None,
         token=token,
@@ -247,11 +247,11 @@ def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
     query: V1PageQuery = ask.query
     path = {side: _write_diff_path(ask.path[side]) for side in ("from", "to")}
 
-    def read(token: str) -> json_types.DiffResponse:
+    def read_page(token: str) -> json_types.DiffResponse:
         wanted_query = read_handlers.RangeQuery(max_records=query.max_records, page_token=token)
         return read_handlers.get_diff(msgspec.structs.replace(ask, path=path, query=wanted_query))
 
-    differences, token = _collect_page(ask, read, lambda answer: answer.diffs)
+    differences, token = _collect_page(ask, read_page, lambda answer: answer.diffs)
     return v1_json_types.V1DiffResponse(
         has_more=token is not None,
         token=token,
@@ -262,17 +262,19 @@ def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def commit(ask: RouteRequest) -> v1_json_types.AnyReference:
+def handle_commit(ask: RouteRequest) -> v1_json_types.AnyReference:
     path = _write_expected_branch(
         ask, "commitMultipleOperations", commit_handlers.find_body_violation(ask.body)
     )
     body: json_types.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)
-    return make_v1_reference(commit_handlers.commit(_make_v2_request(ask, path, body=body)).target_branch)
+    return make_v1_reference(
+        commit_handlers.handle_commit(_make_v2_request(ask, path, body=body)).target_branch
+    )
 
 
-def merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
+def handle_merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
     given: v1_json_types.V1MergeRequest | None = ask.body
     source = given.from_ref_name if given is not None else None
     path = _write_expected_branch(
@@ -287,10 +289,10 @@ def merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
     request = json_types.NessieMerge(**_make_v2_merge_fields(body), from_hash=body.from_hash)
-    return make_v1_merge(merge_handlers.merge(_make_v2_request(ask, path, body=request)))
+    return make_v1_merge(merge_handlers.handle_merge(_make_v2_request(ask, path, body=request)))
 
 
-def transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
+def handle_transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
     path = _write_expected_branch(
         ask, "transplantCommitsIntoBranch", *merge_handlers.find_transplant_violations(ask.body)
     )
@@ -302,7 +304,7 @@ def transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
         )
     fields = _make_v2_merge_fields(body) | {"message": ask.query.message}
     request = json_types.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
-    return make_v1_merge(merge_handlers.transplant(_make_v2_request(ask, path, body=request)))
+    return make_v1_merge(merge_handlers.handle_transplant(_make_v2_request(ask, path, body=request)))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
@@ -382,14 +384,14 @@ def _list_entries_at_depth(
 ) -> tuple[list[json_types.NessieEntry], str | None]:
     """A page of entries at a depth, and the token of the next one."""
 
-    def entries(start: str | None) -> Iterator[json_types.NessieEntry]:
+    def read_entries(start: str | None) -> Iterator[json_types.NessieEntry]:
         while start is not None:
             answer = read(start, None)
             yield from answer.entries
             start = answer.token
 
     page_entries, following = take_page(
-        _truncate_keys(entries(token), depth), size, lambda item: encode_key_token(item[0])
+        _truncate_keys(read_entries(token), depth), size, lambda item: encode_key_token(item[0])
     )
     return [entry for _, entry in page_entries], following
 

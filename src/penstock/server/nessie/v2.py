@@ -180,7 +180,7 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/commit",
-            handle=commit_handlers.commit,
+            handle=commit_handlers.handle_commit,
             headers=commit_handlers.KEY,
             summary="Commit operations to a branch atomically",
             body=json_types.Operations,
@@ -193,7 +193,7 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/merge",
-            handle=merge_handlers.merge,
+            handle=merge_handlers.handle_merge,
             headers=commit_handlers.KEY,
             summary="Merge a branch, tag or commit into a branch",
             body=json_types.NessieMerge,
@@ -206,7 +206,7 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/transplant",
-            handle=merge_handlers.transplant,
+            handle=merge_handlers.handle_transplant,
             headers=commit_handlers.KEY,
             summary="Transplant commits to a branch",
             body=json_types.NessieTransplant,

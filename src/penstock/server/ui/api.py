@@ -77,7 +77,7 @@ def _make_page_route(
 ) -> Route:
     """A page that shows something."""
 
-    def handle(ask: RouteRequest) -> HttpAnswer:
+    def handle_request(ask: RouteRequest) -> HttpAnswer:
         if (
             ask.headers.get("sec-fetch-site") == "cross-site"
             and ask.headers.get("sec-fetch-mode") != "navigate"
@@ -94,7 +94,7 @@ def _make_page_route(
     return Route(
         method="GET",
         path=path,
-        handle=handle,
+        handle=handle_request,
         summary=(show.__doc__ or "").strip(),
         query=query,
         works_on_rows=works_on_rows,

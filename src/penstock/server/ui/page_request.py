@@ -12,7 +12,7 @@ from penstock.errors import Denied, PenstockError, TimedOut
 from penstock.kernel.reachable import Progress, show_no_progress
 from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import About, Figures, TableFigures
-from penstock.lake.call import RetrySafety, retry_safety_of
+from penstock.lake.call import RetrySafety, find_retry_safety
 from penstock.lake.calls import Call, FigureKind, GetAbout, GetFigures, ListReferences, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.worker_calls import CallAnswers
@@ -143,7 +143,7 @@ class ReadOnlyCatalogue:
         self._catalogue, self.page_max = catalogue, catalogue.page_max
 
     def do(self, call: Call[R], progress: Progress = show_no_progress) -> R:
-        if retry_safety_of(call) is not RetrySafety.READ:
+        if find_retry_safety(call) is not RetrySafety.READ:
             raise Denied(
                 f"a page that shows rows can only read; it cannot make the call {type(call).__name__}"
             )

@@ -34,7 +34,7 @@ BY_SPARK: Final[dict[str, Callable[[tables.SessionOf, Lake, CatalogRequest], Any
     "widen": tables.widen_table,
     "create": tables.create_table,
     "alter": tables.alter_table,
-    "truncate": lambda spark, lake, request: changes.truncate(spark(), lake, request),
+    "truncate": lambda spark, lake, request: changes.truncate_table(spark(), lake, request),
     "stream": lambda spark, lake, request: table_streams.follow_table(spark(), lake, request),
     "begin_stream": lambda spark, lake, request: table_streams.begin_stream(spark(), lake, request),
 }

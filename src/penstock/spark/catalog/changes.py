@@ -24,7 +24,7 @@ from penstock.lake.sql_catalog.writes import find_written_table
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.catalog.overwrites import overwrite_read_table
 from penstock.spark.change_requests import build_request
-from penstock.spark.format import SparkFormat, ask_format, default_format, format_of, named_format
+from penstock.spark.format import SparkFormat, ask_format, default_format, find_format, get_named_format
 from penstock.spark.merge_builder import MergeBuilder
 from penstock.spark.requests import ChangeRequest, RowMerge, WriteRequest, WriteResult
 from penstock.spark.row_changes import delete
@@ -45,7 +45,7 @@ def write_rows(
     if request.table is None:
         return _create_filled(lake, request, rows)
     key, _ = request.written_table
-    spark_format = named_format(request.table.provider)
+    spark_format = get_named_format(request.table.provider)
     options = WriterOptions.parse_options(request)
     if options.is_partial and request.replace_where is not None:
         raise InvalidRequest(
@@ -60,11 +60,11 @@ def write_rows(
         elif request.mode == "overwrite" and "partition_overwrite" in spark_format.write_options:
             more["partition_overwrite"] = "static"  # whatever the session says of writes that do not say
     verb = "INSERT INTO" if request.mode == "append" else "INSERT OVERWRITE"
-    _write(rows, lake, request, spark_format, request.table.provider, more, f"{verb} {key}")
+    _write_rows(rows, lake, request, spark_format, request.table.provider, more, f"{verb} {key}")
     return {}
 
 
-def _write(
+def _write_rows(
     rows: DataFrame,
     lake: Lake,
     request: CatalogRequest,
@@ -106,7 +106,7 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
     if request.is_replace:
         find_replaced(lake, request)
     provider = _table_provider(rows.sparkSession, lake, request)
-    spark_format = named_format(provider) if provider else default_format()
+    spark_format = get_named_format(provider) if provider else default_format()
     options = WriterOptions.parse_options(request)
     more = _more_options(options)
     more |= {"create": request.create, "properties": select_table_properties(request.properties)}
@@ -121,7 +121,7 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         if "partition_overwrite" in spark_format.write_options:
             more["partition_overwrite"] = "static"
     verb = "REPLACE" if request.is_replace else "CREATE"
-    _write(rows, lake, request, spark_format, provider, more, f"{verb} TABLE {key} AS SELECT")
+    _write_rows(rows, lake, request, spark_format, provider, more, f"{verb} TABLE {key} AS SELECT")
     return {}
 
 
@@ -151,16 +151,16 @@ def _table_provider(spark: SparkSession, lake: Lake, request: CatalogRequest) ->
         return named
     key, branch = request.written_key
     try:
-        target_format = format_of(lake.table(key, branch).outside_read_set)
+        target_format = find_format(lake.table(key, branch).outside_read_set)
     except KeyNotFound:
         return ""
     return named if target_format is None or target_format.source_name is None else target_format.source_name
 
 
-def truncate(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+def truncate_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Remove all rows of a table."""
     key, branch = request.written_table
-    spark_format = format_of(lake.table(key, branch).outside_read_set)
+    spark_format = find_format(lake.table(key, branch).outside_read_set)
     assert spark_format is not None
     if spark_format.is_default:
         delete(spark, key, branch=branch, lake=lake, message=f"TRUNCATE TABLE {key}")
@@ -187,7 +187,7 @@ def delete_rows(
 ) -> dict[str, Any]:
     """DELETE FROM."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
-    result = ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
+    result = ask_format(change.table, lambda spark_format: spark_format.delete_rows(change, condition))
     return _describe_counts(result)
 
 
@@ -197,7 +197,9 @@ def update_rows(
     """UPDATE."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
     values = _assigned_values(parts, request.values)
-    result = ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
+    result = ask_format(
+        change.table, lambda spark_format: spark_format.update_rows(change, values, condition)
+    )
     return _describe_counts(result)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.model.keys import Key
-from penstock.spark.format import format_of
+from penstock.spark.format import find_format
 from penstock.spark.streams import MODES, sink, stream
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _streamed_table(lake: Lake, request: CatalogRequest) -> tuple[Key, str | Non
             f"a stream of '{key}' cannot be part of the transaction that is open in this session: COMMIT or "
             "ROLLBACK first"
         )
-    spark_format = format_of(lake.table(key, branch).outside_read_set)
+    spark_format = find_format(lake.table(key, branch).outside_read_set)
     if spark_format is None or not spark_format.is_default:
         described = "table of another format" if spark_format is None else spark_format.described
         raise NotManaged(

@@ -20,7 +20,7 @@ from penstock.lake.sql_catalog.requests import (
 )
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
-from penstock.spark.format import ask_format, default_format, format_of, named_format
+from penstock.spark.format import ask_format, default_format, find_format, get_named_format
 from penstock.spark.requests import ReadRequest
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ SessionOf: TypeAlias = "Callable[[], SparkSession]"
 def describe_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
     """A table as a name stands for it. ``NotManaged`` for one that Spark cannot read here."""
 
-    def describe(table: Table, version: int | None) -> TableDescription:
-        spark_format = format_of(table)
+    def describe_with_spark(table: Table, version: int | None) -> TableDescription:
+        spark_format = find_format(table)
         if spark_format is None:
             kind = table.outside_read_set.content.type_in_words
             raise NotManaged(
@@ -46,16 +46,20 @@ def describe_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> Tab
                 key=str(table.key),
             )
         stored = spark_format.describe_stored(table.outside_read_set, version)
-        return spark_format.describe(spark(), table.outside_read_set, version) if stored is None else stored
+        return (
+            spark_format.describe_table(spark(), table.outside_read_set, version)
+            if stored is None
+            else stored
+        )
 
-    return catalog_tables.describe_table(lake, request, describe)
+    return catalog_tables.describe_table(lake, request, describe_with_spark)
 
 
 def plan_read(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFrame | TableScan:
     """The rows of a table at the commit that its query reads, or what they are made of."""
     facts = request.known_table
     table = open_table_at_facts(lake, facts)
-    spark_format = format_of(table)
+    spark_format = find_format(table)
     assert spark_format is not None
     read_request = ReadRequest(version=facts.version, where=request.where)
     planned = spark_format.plan_read(table, read_request, request.zone)
@@ -66,7 +70,7 @@ def read_changes(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataF
     """The changes of a table from one version to another, at the commit that its query reads."""
     table = open_table_at_facts(lake, request.known_table)
     first, last = request.first_version, request.last_version
-    return ask_format(table, lambda spark_format: spark_format.changes(spark(), table, first, last))
+    return ask_format(table, lambda spark_format: spark_format.read_changes(spark(), table, first, last))
 
 
 def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
@@ -74,27 +78,27 @@ def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableF
     table = open_table_at_facts(lake, request.known_table).outside_read_set
     known = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
     catalog_tables.check_columns(table.key, request.schema, known)
-    spark_format = format_of(table)
+    spark_format = find_format(table)
     assert spark_format is not None
-    return replace(request.known_table, schema=spark_format.widen(spark(), table, request.schema))
+    return replace(request.known_table, schema=spark_format.widen_schema(spark(), table, request.schema))
 
 
 def create_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Create a table without rows."""
     table = catalog_tables.parse_new_table(request)
-    chosen = named_format(table.source) if table.source else default_format()
+    chosen = get_named_format(table.source) if table.source else default_format()
     catalog_tables.check_column_values(table, is_default=chosen.is_default)
     try:
         if request.is_replace and catalog_tables.find_replaced(lake, request):
-            _replace(lake, request, table, lambda new: chosen.create(spark(), lake, new))
+            _replace_table(lake, request, table, lambda new: chosen.create_table(spark(), lake, new))
         else:
-            chosen.create(spark(), lake, table)
+            chosen.create_table(spark(), lake, table)
     except TableExists:
         return {"is_there": True}
     return {}
 
 
-def _replace(
+def _replace_table(
     lake: Lake, request: CatalogRequest, table: EmptyTable, create: Callable[[EmptyTable], None]
 ) -> None:
     """Create a table in the place of another one: both at once, or nothing."""
@@ -119,8 +123,8 @@ def alter_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[s
     """Change columns and properties of a table."""
     key, branch = request.written_key
     changes = catalog_tables.check_changes(key, request.changes)
-    spark_format = format_of(lake.table(key, branch).outside_read_set)
+    spark_format = find_format(lake.table(key, branch).outside_read_set)
     if spark_format is None:
         raise NotManaged(f"'{key}' is a table that this catalog cannot change", key=str(key))
-    spark_format.alter(spark(), lake, key, branch, changes)
+    spark_format.alter_table(spark(), lake, key, branch, changes)
     return {}

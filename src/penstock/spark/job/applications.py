@@ -17,7 +17,7 @@ class SparkApplication(NamedTuple):
     name: str
 
 
-def application_of(spark: SparkSession) -> SparkApplication:
+def get_application(spark: SparkSession) -> SparkApplication:
     """The application of a session."""
     application_id = (
         spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")

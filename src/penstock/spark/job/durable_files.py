@@ -27,7 +27,7 @@ def make_root(place: Place, folder: str = "") -> None:
         _synchronise_folder(path.parent)
 
 
-def keep(place: Place, names: Iterable[str]) -> None:
+def make_durable(place: Place, names: Iterable[str]) -> None:
     """Make files below a table, and the folders that they are in, durable."""
     if "://" in place.url:
         return

@@ -47,7 +47,7 @@ def hold_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
     A setting has the same value for all who hold it. Other writes of the session that begin meanwhile are
     made with it, too.
     """
-    session = _id_of(spark)
+    session = _get_session_id(spark)
     with _LOCK:
         for name, value in wanted.items():
             held = _HELD.get((session, name))
@@ -65,10 +65,10 @@ def hold_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
                 held.jobs -= 1
                 if not held.jobs:
                     del _HELD[session, name]
-                    _restore(spark, name, held.before, value)
+                    _restore_setting(spark, name, held.before, value)
 
 
-def _restore(spark: SparkSession, name: str, before: str | None, held: str) -> None:
+def _restore_setting(spark: SparkSession, name: str, before: str | None, held: str) -> None:
     if before is None:
         spark.conf.unset(name)
     elif before != held:
@@ -77,7 +77,7 @@ def _restore(spark: SparkSession, name: str, before: str | None, held: str) -> N
 
 def unset_settings(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
     """Of settings those of which the session says nothing, so that Spark's default would hold."""
-    session = _id_of(spark)
+    session = _get_session_id(spark)
     unset = {}
     with _LOCK:
         for name, value in wanted.items():
@@ -95,7 +95,7 @@ def _read_setting(spark: SparkSession, name: str) -> str | None:
     return spark.conf.getAll.get(name)
 
 
-def _id_of(spark: SparkSession) -> str:
+def _get_session_id(spark: SparkSession) -> str:
     """What two objects of Python for one session have in common."""
     if jar.is_classic(spark):
         return str(spark._jsparkSession.sessionUUID())

@@ -69,7 +69,7 @@ def read_files(
     if jar.has_classes(spark):
         return _with_jar(spark, place, files, columns, constants, how)
     strict = replace(how, options={**STRICT, **how.options})
-    return manifests.scan(spark, place, files, columns, constants, strict, parse_value)
+    return manifests.scan_files(spark, place, files, columns, constants, strict, parse_value)
 
 
 def _with_jar(

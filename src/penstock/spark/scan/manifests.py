@@ -43,7 +43,7 @@ _BLOCK_BYTES: Final = 32 * 1024 * 1024
 _ABSENT: Final = "Spark uses another name for a file than its manifest; nothing of the file was read"
 
 
-def scan(
+def scan_files(
     spark: SparkSession,
     place: Place,
     files: Sequence[ScanFile],
@@ -68,7 +68,7 @@ def scan(
         if not once_more:
             return manifest_files
         return manifest_files.union(
-            scan(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
+            scan_files(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
         )
     spelled = [(path, file.values) for file in files for path in _address_spellings(file.make_address(root))]
     table = None if parse_value is None else _constants_table(place, constants.fields, spelled, parse_value)
@@ -121,11 +121,11 @@ def _constants_by_address(
     if parsed is not None:
         return lookup
     _check_castable(spark, constants, zone)
-    cast = [_cast(field.name, constant) for field, constant in zip(fields, constants, strict=True)]
+    cast = [_cast_text(field.name, constant) for field, constant in zip(fields, constants, strict=True)]
     return lookup.select(F.col(_PATH), *cast)
 
 
-def _cast(name: str, field: StructField) -> Column:
+def _cast_text(name: str, field: StructField) -> Column:
     """What a text stands for; an error if it is no value, also in sessions where Spark would make it null."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 

@@ -48,9 +48,9 @@ def version_origin(table: Table, version: int) -> TableOrigin:
     facts = TableFacts(
         key=table.key.elements, pin=PinnedCommit(commit=table.ref, via=table.via), version=version
     )
-    return TableOrigin(origin_of(table), ScannedVersion(lake=table.lake.id, facts=facts))
+    return TableOrigin(describe_origin(table), ScannedVersion(lake=table.lake.id, facts=facts))
 
 
-def origin_of(table: Table) -> str:
+def describe_origin(table: Table) -> str:
     """What ``list_origins`` tells of a table at a commit."""
     return f"{table.key}@{table.ref}"

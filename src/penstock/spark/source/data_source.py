@@ -27,9 +27,9 @@ class PenstockSource(DataSource):
         super().__init__(options)
         with mark_errors():
             from penstock.spark.format import default_format
-            from penstock.spark.source.options import options_of
+            from penstock.spark.source.options import parse_options
 
-            self._table = default_format().source(options_of(options))
+            self._table = default_format().open_source(parse_options(options))
 
     @classmethod
     def name(cls) -> str:

@@ -64,7 +64,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
         return open_lake(self.lake, create=False, author=self.author, catch_up=False)
 
 
-def options_of(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """What somebody asks for. ``InvalidRequest`` for what is not known: a typing error could cost data."""
     given_options = {name.lower(): value for name, value in given.items()}
     option_names = {name.replace("_", ""): name for name in (*SourceOptions.__struct_fields__, "branch")}

@@ -16,7 +16,7 @@ from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJourn
 
 
 def append_lines(rights: CallerRights, call: AppendLines) -> Commit:
-    keys = rights.caller.require_role(Role.WRITE, rights.or_default(call.branch))
+    keys = rights.caller.require_role(Role.WRITE, rights.get_reference_or_default(call.branch))
     rights.caller.require_key(keys, Role.WRITE, call.key)
     return rights.do(call)
 
@@ -30,5 +30,5 @@ def read_journal(rights: CallerRights, call: ReadJournal) -> Journal:
 RULES: Final[dict[type[Call[Any]], AccessRule]] = {
     AppendLines: append_lines,
     ReadJournal: read_journal,
-    SweepJournals: write_rules.for_holders(Role.MAINTAIN),
+    SweepJournals: write_rules.make_rule_for_role(Role.MAINTAIN),
 }

@@ -55,7 +55,7 @@ class JournalPlugin(FormatPlugin):
     def _append(self, call: AppendLines) -> Commit:
         kernel = self.lake.kernel
         outcome = kernel.commit(
-            self.lake.or_default(call.branch),
+            self.lake.get_branch_or_default(call.branch),
             [append(call.key, call.lines, call.read_version)],
             commit_meta(call.said, call.who, f"append to {call.key}"),
             create_namespaces=True,
@@ -66,7 +66,7 @@ class JournalPlugin(FormatPlugin):
         return Commit.from_stored(commit, outcome.newest or kernel.history.read_commit(commit))
 
     def _read(self, call: ReadJournal) -> Journal:
-        content = self.lake.content_at(self.lake.commit_of(call.at), call.key)
+        content = self.lake.read_content_at(self.lake.resolve_commit(call.at), call.key)
         if content is None:
             raise KeyNotFound(f"there is no '{call.key}'", key=str(call.key))
         if not self.manages(content):

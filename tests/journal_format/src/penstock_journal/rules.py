@@ -63,7 +63,7 @@ class JournalRules(Format):
     def describe_state(self, content: AnyContent) -> str:
         return f"v{state_of(content).version}"
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
         """A journal may be dropped. What it holds is not for other programs to make up."""
         if content is not None and content != table.content:
             raise FormatRefused("is a journal: add lines with 'penstock journal append'")

@@ -295,7 +295,7 @@ class DeltaErasure:
         """Remove data files that no retained version names and that nobody can be about to commit."""
         call = SweepTables(key=self._key, remove_data=True, limit=None)
         sweep = DeltaSweep(self._kernel, self._parts, call, progress)
-        (swept,) = sweep.sweep_locations(sweep.locations())
+        (swept,) = sweep.sweep_locations(sweep.list_locations())
         self._place.remove_empty_folders()
         return swept
 

@@ -120,7 +120,7 @@ class DeltaHandlers:
     def _commit_tables(self, call: delta_calls.CommitTables) -> TableCommitResult:
         if not call.tables:
             raise InvalidRequest("a commit of tables needs at least one table")
-        branch = self._lake.or_default(call.branch)
+        branch = self._lake.get_branch_or_default(call.branch)
         changes = [_make_change(call, table) for table in call.tables]
         keys = ", ".join(str(table.key) for table in call.tables)
         owner_ratified = self._owner.commit_versions(
@@ -193,7 +193,7 @@ class DeltaHandlers:
         )
 
     def _read_table(self, at: str | None, key: Key) -> DeltaTable:
-        return self._tables.require_managed(self._lake.commit_of(at), key)
+        return self._tables.require_managed(self._lake.resolve_commit(at), key)
 
     def _drop_erased(self, content: DeltaTable, version: int | None) -> DeltaTable:
         """What is retained of a table's state. ``HistoryExpired`` if that, or a version of it, is from before
@@ -210,7 +210,7 @@ class DeltaHandlers:
         return retained
 
     def _publish_table(self, call: delta_calls.PublishTable) -> PublishedTable:
-        branch = self._lake.or_default(call.branch)
+        branch = self._lake.get_branch_or_default(call.branch)
         published = self._owner.publish_table(branch, call.key, call.version)
         line = decode_branch_log(self._read_table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
@@ -218,7 +218,7 @@ class DeltaHandlers:
     def _reserve_identities(self, call: delta_calls.ReserveIdentities) -> ReservedIdentities:
         if call.count < 0:
             raise InvalidRequest(f"count must be 0 or greater, got {call.count}")
-        content = self._read_table(self._lake.or_default(call.branch), call.key)
+        content = self._read_table(self._lake.get_branch_or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
         columns = list_identity_columns(self._read_metadata(content))
         column = next((each for each in columns if each.name.lower() == call.column.lower()), None)
@@ -238,7 +238,7 @@ class DeltaHandlers:
     def _reserve_column_ids(self, call: delta_calls.ReserveColumnIds) -> ReservedColumnIds:
         if not 0 <= call.count <= COLUMN_IDS_MAX:
             raise InvalidRequest(f"count must be from 0 to {COLUMN_IDS_MAX}, got {call.count}")
-        content = self._read_table(self._lake.or_default(call.branch), call.key)
+        content = self._read_table(self._lake.get_branch_or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
         metadata = self._read_metadata(content)
         reached, ranges = get_max_column_id(metadata), find_ranges(self._kernel.store, content.id)
@@ -281,7 +281,7 @@ class DeltaHandlers:
             id=call.id,
             actions=None if call.actions is None else _encode_actions(call.key, call.actions),
         )
-        branch = self._lake.or_default(call.branch)
+        branch = self._lake.get_branch_or_default(call.branch)
         with self._name_existing_table(branch, call.key):
             made_table = self._owner.create_table(
                 branch,
@@ -309,7 +309,7 @@ class DeltaHandlers:
             raise CommitConflict(conflict.conflicts, EXISTS.format(key=key)) from None
 
     def _clone_table(self, call: delta_calls.CloneTable) -> OwnershipResult:
-        branch = self._lake.or_default(call.branch)
+        branch = self._lake.get_branch_or_default(call.branch)
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
             if self._kernel.find_outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
@@ -352,7 +352,7 @@ class DeltaHandlers:
         except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound) as problem:
             with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
                 self._kernel.commit(
-                    self._lake.or_default(call.branch),
+                    self._lake.get_branch_or_default(call.branch),
                     [Delete(made_table.key)],
                     commit_meta(CommitDescription(), call.who, f"drop {made_table.key}: its source is gone"),
                     base=made_table.commit,
@@ -477,7 +477,7 @@ class DeltaHandlers:
             identity = UUID(call.id)
         except ValueError:
             raise InvalidRequest(f"{call.id!r} is not the id of a table") from None
-        commit = self._lake.commit_of(call.at)
+        commit = self._lake.resolve_commit(call.at)
         key = self._tables.find_key(commit, identity)
         if key is None:
             return None

@@ -24,7 +24,7 @@ class MissingDeltaFiles(MissingFiles):
         self._parts = parts
         self._listed: dict[str, frozenset[str]] = {}
 
-    def find(self, table: Table, reference: str) -> Iterator[MissingFile]:
+    def find_missing(self, table: Table, reference: str) -> Iterator[MissingFile]:
         content = table.content
         assert isinstance(content, DeltaTable)
         key = str(table.key)

@@ -44,7 +44,7 @@ def _read_snapshot(
     lake: Embedded, commits: Commits, proposal: BranchProposal, key: Key, content: DeltaTable
 ) -> LogSnapshot:
     """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
-    read, base = _make_blob_reader(proposal.objects), lake.content_at(proposal.base, key)
+    read, base = _make_blob_reader(proposal.objects), lake.read_content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
     if base is not None and BranchLogTip.from_line(decode_branch_log(base)).is_on(

@@ -23,17 +23,17 @@ class DeltaSync:
     def __init__(self, parts: DeltaServices, call: Resync) -> None:
         self._tables, self._logs, self._call = parts.owner.tables, parts.resync, call
 
-    def tables(self) -> Iterator[tuple[Key, str]]:
+    def list_tables(self) -> Iterator[tuple[Key, str]]:
         return (
             (key, content.location) for key, content in self._tables.list_tables(self._tables.find_head())
         )
 
-    def resync(self, key: Key) -> ResyncedTable | None:
+    def resync_table(self, key: Key) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
         resynced = self._logs.resync_table(key, self._make_table_request(key), **how)
         return None if resynced.is_in_sync else _make_answer(resynced)
 
-    def bring_back(self, key: Key, before: DeltaTable) -> ResyncedTable | None:
+    def restore_dropped_table(self, key: Key, before: DeltaTable) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
         resynced = self._logs.resync_dropped(key, before, self._make_table_request(key), **how)
         return None if resynced is None else _make_answer(resynced)

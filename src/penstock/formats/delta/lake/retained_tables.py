@@ -40,7 +40,7 @@ class RetainedDeltaTables:
     def _tables_of_commit(self, data: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
         """What a commit has changed; all that it has, if it is the first one that is kept."""
         if is_first:
-            for stored, value in self._kernel.read_state(data).scan():
+            for stored, value in self._kernel.read_state(data).scan_entries():
                 self.neighbours.note_content(stored, read_content(self._kernel.objects, value))
             for tables in (self._tables.list_tables(data), self._tables.list_dropped_tables(data)):
                 for _, content in tables:

@@ -62,7 +62,7 @@ class RowAssignment:
     def list_needed_columns(self, table: str) -> list[str]:
         """The columns of a table that are needed; of rows that are updated also those that stay."""
         expressions = [value for value in self._values.values() if isinstance(value, SqlExpression)]
-        names = {name for expression in expressions for name in expression.columns_of(table)}
+        names = {name for expression in expressions for name in expression.list_columns_of(table)}
         return sorted(names | self._kept if table in (TABLE, TARGET) else names)
 
     def assign_columns(self, before: Any, frames: RowFrames) -> Any:

@@ -137,7 +137,7 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
     check_changeable(job)
     condition = parse_condition_text(where if where is not None else EVERYTHING, {TABLE: job.schema})
     parameters = {"predicate": condition.text}
-    if condition.columns_of(TABLE) <= set(job.partition_columns):
+    if condition.list_columns_of(TABLE) <= set(job.partition_columns):
         files = files_of_partitions(job, condition)
         if not files:
             return None
@@ -242,7 +242,7 @@ def find_touched(job: DeltaJob, condition: SqlExpression) -> TouchedFiles:
     needed = make_necessary_condition(condition, TABLE)
     candidates = job.find_candidate_files(needed)
     numbers: set[int] = set()
-    for batch in read_files(job, candidates, condition.columns_of(TABLE)):
+    for batch in read_files(job, candidates, condition.list_columns_of(TABLE)):
         is_true = condition.is_true(RowFrames.of(table=batch))
         numbers.update(pc.unique(batch.column(FILE_NUMBER).filter(is_true)).to_pylist())
     return TouchedFiles(

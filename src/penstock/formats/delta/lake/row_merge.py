@@ -232,7 +232,7 @@ class _Merge:
             self._on,
             *(clause.condition for clause in self._clauses if clause.condition is not None),
         ]
-        columns = {name for condition in conditions for name in condition.columns_of(TARGET)}
+        columns = {name for condition in conditions for name in condition.list_columns_of(TARGET)}
         for piece in _combine_batches(read_files(self._job, candidates, columns)):
             files = piece.column(FILE_NUMBER)
             pairs = self._join_source(piece)
@@ -293,8 +293,8 @@ class _Merge:
 
     def _make_frames(self, piece: Any, pairs: _Pairs, *expressions: SqlExpression) -> RowFrames:
         """The rows of pairs side by side, with the columns that expressions need."""
-        target = {name for expression in expressions for name in expression.columns_of(TARGET)}
-        source = {name for expression in expressions for name in expression.columns_of(SOURCE)}
+        target = {name for expression in expressions for name in expression.list_columns_of(TARGET)}
+        source = {name for expression in expressions for name in expression.list_columns_of(SOURCE)}
         batches = {
             TARGET: piece.select(sorted(target)).take(pairs.rows),
             SOURCE: self._source.select(sorted(source)).take(pairs.source_rows),

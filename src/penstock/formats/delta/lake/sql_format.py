@@ -69,7 +69,7 @@ class DeltaSql(SqlFormat):
     source_name = "delta"
     is_default = True
 
-    def describe(self, table: Table, version: int | None) -> TableDescription:
+    def describe_table(self, table: Table, version: int | None) -> TableDescription:
         location, metadata = _version_metadata(table.outside_read_set, version)
         return TableDescription(
             provider="delta",
@@ -86,7 +86,7 @@ class DeltaSql(SqlFormat):
             ),
         )
 
-    def scan(self, table: Table, request: CatalogRequest) -> TableScan:
+    def plan_scan(self, table: Table, request: CatalogRequest) -> TableScan:
         assert request.table is not None
         noted = table.snapshot(request.table.version)
         snapshot = noted.outside_read_set
@@ -101,7 +101,7 @@ class DeltaSql(SqlFormat):
     ) -> SkippedFiles:
         return skip_files(table.snapshot(version).outside_read_set, conditions, among)
 
-    def create(self, lake: Lake, table: EmptyTable) -> None:
+    def create_table(self, lake: Lake, table: EmptyTable) -> None:
         lake.create_table(
             table.key,
             schema=_add_value_notes(table),
@@ -118,12 +118,14 @@ class DeltaSql(SqlFormat):
     def commit_write(self, lake: Lake, order: RowOrder, written: WrittenRows) -> None:
         commit_write(lake, order, written)
 
-    def truncate(self, lake: Lake, table: EmptyTable) -> None:
+    def truncate_table(self, lake: Lake, table: EmptyTable) -> None:
         lake.table(table.key, table.branch).delete(
             message=f"TRUNCATE TABLE {table.key}", idempotency_key=table.statement
         )
 
-    def alter(self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
+    def alter_table(
+        self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]
+    ) -> None:
         alter_table(lake, key, branch, changes)
 
 

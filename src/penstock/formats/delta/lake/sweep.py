@@ -61,7 +61,7 @@ class DeltaSweep:
             progress=progress,
         )
 
-    def locations(self) -> list[str]:
+    def list_locations(self) -> list[str]:
         """Where the tables are that were asked for, sorted."""
         return [
             location
@@ -92,7 +92,7 @@ class DeltaSweep:
 
     def needs_of_one(self) -> DeltaNeeds:
         """What is needed of the table that was asked for. Raises what stands against knowing it."""
-        (location,) = self.locations()
+        (location,) = self.list_locations()
         key, content, is_default = self._find_managed_tables()[location]
         word = RetainedFiles(self._parts, key, content, is_default=is_default)
         look = self._make_retained_reader([word])

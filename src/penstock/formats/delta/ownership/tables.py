@@ -167,7 +167,7 @@ class DeltaTableStore:
         return find_holder(self._make_lookup(commit), location)
 
     def _list_table_ids(self, commit: ObjectId) -> Iterator[UUID]:
-        for stored, _ in self.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
+        for stored, _ in self.kernel.read_state(commit).scan_entries(LEDGER, find_prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
     def commit_operations(

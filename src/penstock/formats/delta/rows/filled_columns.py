@@ -214,7 +214,7 @@ def _check_generated(field: Field, expression: SqlExpression, batch: Any) -> Non
     if pc.all(is_same).as_py() is not False:
         return
     first = pc.index(is_same, False).as_py()
-    names = [field.name, *sorted(expression.columns_of(TABLE) - {field.name})]
+    names = [field.name, *sorted(expression.list_columns_of(TABLE) - {field.name})]
     row: Mapping[str, Any] = batch.slice(first, 1).select(names).to_pylist()[0]
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
     raise InvalidRequest(

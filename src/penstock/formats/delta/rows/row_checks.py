@@ -181,7 +181,7 @@ class RowChecks:
     def columns(self) -> tuple[str, ...]:
         """The columns that the constraints are about."""
         return tuple(
-            sorted({name for _, condition in self._constraints for name in condition.columns_of(TABLE)})
+            sorted({name for _, condition in self._constraints for name in condition.list_columns_of(TABLE)})
         )
 
     def check_rows(self, batch: Any) -> None:
@@ -194,7 +194,7 @@ class RowChecks:
             if pc.all(is_true).as_py():
                 continue
             first = pc.index(is_true, False).as_py()
-            row = batch.slice(first, 1).select(sorted(condition.columns_of(TABLE))).to_pylist()[0]
+            row = batch.slice(first, 1).select(sorted(condition.list_columns_of(TABLE))).to_pylist()[0]
             raise violation_error(constraint, ", ".join(f"{name} = {value!r}" for name, value in row.items()))
 
     def _to_read_values(self, batch: Any) -> Any:

@@ -48,7 +48,7 @@ from penstock.spark.requests import (
     WriteRequest,
     WriteResult,
 )
-from penstock.spark.scan.origins import TableOrigin, origin_of, version_origin
+from penstock.spark.scan.origins import TableOrigin, describe_origin, version_origin
 from penstock.spark.schemas import is_case_sensitive
 from penstock.spark.source.options import SourceOptions
 
@@ -79,14 +79,14 @@ class DeltaSpark(SparkFormat):
     })  # fmt: skip
     others_options = "is only for jobs that write files, in a format such as 'parquet'"
 
-    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+    def write_rows(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         order = delta_write_options.order_of(df.sparkSession, request)
         lake, key = request.lake, request.key
         ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
         _compact_if_due(df.sparkSession, lake.table(key, request.branch), ratified)
         return _make_result(ratified, key, request.branch_name)
 
-    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    def read_table(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         needed = _choose_files(table, request, spark.conf.get("spark.sql.session.timeZone", None))
         table_scan = needed.plan() if jar.has_classes(spark) else None
         if table_scan is None:
@@ -97,9 +97,9 @@ class DeltaSpark(SparkFormat):
         needed = _choose_files(table, request, zone)
         return needed.plan() or needed.rows
 
-    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+    def scan_table(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
-        stored, origin = DeltaTableRows(table.key, snapshot), TableOrigin(origin_of(table))
+        stored, origin = DeltaTableRows(table.key, snapshot), TableOrigin(describe_origin(table))
         parts = list(stored.list_parts())
 
         def read_parts(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
@@ -109,19 +109,19 @@ class DeltaSpark(SparkFormat):
         return ScannedTable(read_parts(()).schema, read_parts, StoredRows(parts, stored.identify_columns()))
 
     def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:
-        return _SQL.describe(table, version)
+        return _SQL.describe_table(table, version)
 
-    def widen(self, spark: SparkSession, table: Table, schema: str) -> str:
+    def widen_schema(self, spark: SparkSession, table: Table, schema: str) -> str:
         metadata = table.snapshot().metadata
         case_sensitive = is_case_sensitive(spark)
         return write_schema(
             shown_schema(with_columns(metadata, parse_schema(schema), case_sensitive=case_sensitive))
         )
 
-    def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:  # noqa: ARG002
-        _SQL.create(lake, table)
+    def create_table(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:  # noqa: ARG002
+        _SQL.create_table(lake, table)
 
-    def alter(
+    def alter_table(
         self,
         spark: SparkSession,  # noqa: ARG002
         lake: Lake,
@@ -129,27 +129,29 @@ class DeltaSpark(SparkFormat):
         branch: str | None,
         changes: Sequence[StatementChange],
     ) -> None:
-        _SQL.alter(lake, key, branch, changes)
+        _SQL.alter_table(lake, key, branch, changes)
 
-    def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
+    def delete_rows(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
         return _rewrite_rows(change, lambda table: change_plans.plan_delete(change.spark, table, where))
 
-    def update(self, change: ChangeRequest, values: Values, where: str | Column | None) -> WriteResult | None:
+    def update_rows(
+        self, change: ChangeRequest, values: Values, where: str | Column | None
+    ) -> WriteResult | None:
         return _rewrite_rows(
             change, lambda table: change_plans.plan_update(change.spark, table, values, where)
         )
 
-    def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
+    def merge_rows(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewrite_rows(change, lambda table: merges.plan_merge(table, plan))
 
-    def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
+    def optimize_table(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
         engine = compaction.spark_engine(change.spark)
         return file_upkeep.optimize_files(change.table, order, change.commit_meta, engine)
 
-    def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
+    def read_changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
         return read_changes(spark, table, first, last)
 
-    def source(self, options: SourceOptions) -> TableSource:
+    def open_source(self, options: SourceOptions) -> TableSource:
         # Only processes of Spark's that use it can import what it takes.
         from penstock.formats.delta.spark.source.tables import DeltaSource
 

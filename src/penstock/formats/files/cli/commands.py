@@ -91,7 +91,7 @@ def _print_tables(call: CommandContext) -> None:
     keys = [key for key, content in at.entries() if isinstance(content, FilesTable) and is_managed(content)]
     tables = [lake.do(GetFilesTable(key=key, at=at.id, via=at.via)) for key in keys]
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if not tables:
             yield "no tables of files"
         rows: list[Row] = [
@@ -106,7 +106,7 @@ def _print_tables(call: CommandContext) -> None:
         ]
         yield from align_columns(screen, rows, flexible=0)
 
-    call.print_answer(lambda: ListPage.from_items(tables), text)
+    call.print_answer(lambda: ListPage.from_items(tables), render_text)
 
 
 @declare_command(
@@ -142,7 +142,7 @@ def files_ls(
         pages = [_find_file(open_files_at(lake, where, ref), where, ref)]
     page, following = pages[:limit], pages[limit - 1].path if len(pages) > limit else None
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no files"
         yield from align_columns(screen, [_format_file_row(screen, entry) for entry in page], flexible=-1)
@@ -151,7 +151,7 @@ def files_ls(
 
     call.print_answer(
         lambda: ListPage.from_items(page, following),
-        text,
+        render_text,
     )
 
 
@@ -180,7 +180,7 @@ def files_stat(call: CommandContext, place: str, ref: str | None) -> None:
     lake, where = call.open_lake(), parse_files_path(place, needs_path=True)
     file = _find_file(open_files_at(lake, where, ref), where, ref)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             ["path", StyledText(escape_controls(file.path), "strong")],
             ["size", f"{format_size(file.size)}" + (f" ({file.size:,} bytes)" if file.size >= 1024 else "")],
@@ -190,7 +190,7 @@ def files_stat(call: CommandContext, place: str, ref: str | None) -> None:
         ]
         yield from align_columns(screen, rows)
 
-    call.print_answer(lambda: file, text)
+    call.print_answer(lambda: file, render_text)
 
 
 def _parse_byte_range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
@@ -285,7 +285,7 @@ def _total_of_file(file: FileEntry) -> tuple[str, FilesTotal]:
 
 
 def _show_sizes(call: CommandContext, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [
                 format_size(total.size),
@@ -301,7 +301,7 @@ def _show_sizes(call: CommandContext, where: FilesPath, totals: Sequence[tuple[s
             FilesAmount(path=path, files=files_total.files, size=files_total.size)
             for path, files_total in totals
         ),
-        text,
+        render_text,
     )
 
 

@@ -110,7 +110,7 @@ def _export_files(call: CommandContext, files: Files, where: FilesPath, director
 
 
 def _show_download(call: CommandContext, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         name = screen.style(escape_controls(str(to)), "strong")
         yield f"wrote {format_count(total.files, 'file')}, {format_size(total.size)}, to {name}"
 
@@ -118,5 +118,5 @@ def _show_download(call: CommandContext, where: FilesPath, to: Path, total: File
         lambda: FilesFetched(
             key=str(where.key), ref=ref, to=str(to.absolute()), files=total.files, size=total.size
         ),
-        text,
+        render_text,
     )

@@ -391,7 +391,7 @@ def _show_change(
     paths: Sequence[str] = (),
     removed: Sequence[str] = (),
 ) -> None:
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if written is None:
             yield "dry run: nothing was changed"
         elif written.commit is None:
@@ -406,4 +406,6 @@ def _show_change(
         if len(lines) > SHOWN_MAX:
             yield screen.replace_unsupported(f"  … {len(lines) - SHOWN_MAX:,} more")
 
-    call.print_answer(lambda: FilesChange.from_result(str(where.key), branch, written, paths, removed), text)
+    call.print_answer(
+        lambda: FilesChange.from_result(str(where.key), branch, written, paths, removed), render_text
+    )

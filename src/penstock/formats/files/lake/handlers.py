@@ -76,9 +76,9 @@ class FilesHandlers:
     # -- reading -------------------------------------------------------------------------------------------
 
     def _read_table(self, at: str | None, key: Key, via: str | None = None) -> tuple[FilesTable, FilesState]:
-        content = self._lake.content_at(self._lake.commit_of(at), key)
+        content = self._lake.read_content_at(self._lake.resolve_commit(at), key)
         if content is None:
-            where = via if via is not None else self._lake.or_default(at)
+            where = via if via is not None else self._lake.get_branch_or_default(at)
             raise KeyNotFound(f"there is no '{key}' at '{where}'", key=str(key), ref=where)
         if not isinstance(content, FilesTable) or not is_managed(content):
             raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))
@@ -158,7 +158,7 @@ class FilesHandlers:
         if call.job is not None:
             return self._jobs.commit_job(call, change, meta)
         outcome = self._kernel.commit(
-            self._lake.or_default(call.branch),
+            self._lake.get_branch_or_default(call.branch),
             [change],
             meta,
             create_namespaces=call.create,
@@ -201,7 +201,9 @@ class FilesHandlers:
                 f"{folder!r} is not a folder that this lake assigned to a writer; "
                 "begin the write anew, and commit with the folder that it gets"
             )
-        require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
+        require_fence(
+            attempt, self._lake.get_branch_or_default(call.branch), call.key, "folder of an attempt"
+        )
         if call.job is None:
             self._check_age(call, day[:8])
 
@@ -265,8 +267,8 @@ class FilesHandlers:
             key = call.key if copy.key is None else copy.key
             at = call.branch if copy.at is None else copy.at
             if (key, at) not in states:
-                commit = self._lake.resolve_kept_commit(at, self._lake.or_default(call.branch))
-                states[key, at] = self._read_table(commit.hex(), key, self._lake.or_default(at))[1]
+                commit = self._lake.resolve_kept_commit(at, self._lake.get_branch_or_default(call.branch))
+                states[key, at] = self._read_table(commit.hex(), key, self._lake.get_branch_or_default(at))[1]
             source = {_encode_path(copy.source).decode()}
             file = trees.find_files(self._kernel.objects, states[key, at].root, source).get(copy.source)
             if file is None:

@@ -85,7 +85,7 @@ class JobHandlers:
         check_job_id(call.job)
         if call.fence is None:
             raise InvalidRequest("the commit of a job needs the fencing token of its attempt")
-        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
+        require_fence(call.fence, self._lake.get_branch_or_default(call.branch), call.key)
         if call.idempotency_key not in (None, call.job):
             raise InvalidRequest("the idempotency key of a job's commit must be the id of the job")
         if call.folder and call.folder.rstrip("/").rpartition("/")[2] != call.fence:
@@ -98,7 +98,7 @@ class JobHandlers:
         """
         assert call.job is not None
         assert call.fence is not None
-        branch = self._lake.or_default(call.branch)
+        branch = self._lake.get_branch_or_default(call.branch)
         job = self._attempts.send_commit(call.job, call.fence, str(call.key), branch)
         if job.state is JobState.COMMITTED:
             self._delete_branches(job.list_own_branches())
@@ -231,7 +231,7 @@ class JobHandlers:
 
     def _begin_job(self, call: files_calls.BeginJob) -> JobBegun:
         check_job_id(call.id)
-        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
+        require_fence(call.fence, self._lake.get_branch_or_default(call.branch), call.key)
         pool, now_us = find_pool(self._lake.warehouse), self._kernel.clock()
         begun, before = self._attempts.begin_attempt(self._make_job(call, now_us))
         if begun.has_ended:
@@ -278,7 +278,7 @@ class JobHandlers:
                 f"timeout_s must be greater than 0 and at most {longest_s:g} ({longest_s / 86_400:g} days, "
                 f"half of the lake's data_grace_days), got {timeout_s:g}"
             )
-        branch = self._kernel.branch(self._lake.or_default(call.branch))
+        branch = self._kernel.branch(self._lake.get_branch_or_default(call.branch))
         return Job(
             id=call.id,
             fence=call.fence,

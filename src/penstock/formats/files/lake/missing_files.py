@@ -15,7 +15,7 @@ class MissingPoolFiles(MissingFiles):
     def __init__(self, places: Places) -> None:
         self._places = places
 
-    def find(self, table: Table, reference: str) -> Iterator[MissingFile]:
+    def find_missing(self, table: Table, reference: str) -> Iterator[MissingFile]:
         entries = [entry for entry in table.files.walk() if not entry.is_folder]
         folders = {entry.address.rpartition("/")[0] for entry in entries}
         existing = {

@@ -17,10 +17,10 @@ from penstock.storage.places import Place
 def make_needed_folder(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> NeededFolder:
     """The pool. Files that are gone are added to ``problems`` while it is listed."""
 
-    def files() -> Iterator[BucketEntry]:
+    def list_files() -> Iterator[BucketEntry]:
         return _find_needed(kernel, pool, problems, progress)
 
-    return NeededFolder(normalise_location(pool.location), files, lambda _: True, lambda _: True)
+    return NeededFolder(normalise_location(pool.location), list_files, lambda _: True, lambda _: True)
 
 
 def _find_needed(

@@ -101,7 +101,7 @@ class ReferencedFiles:
         """The addresses of files in trees that a commit has changed, or in all of them, as far as they are
         new."""
         if is_first:
-            values: Iterator[tuple[bytes, Value | None]] = self._kernel.read_state(data).scan()
+            values: Iterator[tuple[bytes, Value | None]] = self._kernel.read_state(data).scan_entries()
         else:
             values = (
                 (stored, now) for stored, _, now in self._kernel.iterate_differences(commit.parent, data)

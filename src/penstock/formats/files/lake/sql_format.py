@@ -38,7 +38,7 @@ class FilesSql(SqlFormat):
     content_type = FilesTable.content_type
     described = "table of files"
 
-    def describe(self, table: Table, version: int | None) -> TableDescription:
+    def describe_table(self, table: Table, version: int | None) -> TableDescription:
         _check_no_version(table, version)
         about = _get_table_info(table)
         return TableDescription(
@@ -47,7 +47,7 @@ class FilesSql(SqlFormat):
             partition_by=about.layout.partition_by or (),
         )
 
-    def scan(self, table: Table, request: CatalogRequest) -> TableScan:
+    def plan_scan(self, table: Table, request: CatalogRequest) -> TableScan:
         assert request.table is not None
         assert request.table.pin is not None
         _check_no_version(table, request.table.version)
@@ -76,7 +76,7 @@ class FilesSql(SqlFormat):
             columns = tuple(ScanColumn(name=name, source=name) for name in dict.fromkeys(names))
         return TableScan(pieces=(piece,), columns=columns)
 
-    def create(self, lake: Lake, table: EmptyTable) -> WritePlan:
+    def create_table(self, lake: Lake, table: EmptyTable) -> WritePlan:
         if lake.table(table.key, table.branch).outside_read_set.exists:
             raise TableExists(f"the table '{table.key}' already exists", key=str(table.key))
         if table.cluster_by:
@@ -95,7 +95,7 @@ class FilesSql(SqlFormat):
         )
         return self.plan_write(lake, order)
 
-    def truncate(self, lake: Lake, table: EmptyTable) -> WritePlan:
+    def truncate_table(self, lake: Lake, table: EmptyTable) -> WritePlan:
         order = RowOrder(
             key=table.key,
             branch=table.branch,

@@ -32,18 +32,18 @@ class FilesSpark(SparkFormat):
     read_options = frozenset({"schema", "options", "folder"})
     others_options = "applies to Delta and Lance tables only, not to format='{}'"
 
-    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+    def write_rows(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         return writer.write_files(df, request)
 
-    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    def read_table(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         return reader.read_rows(spark, table, request)
 
-    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+    def scan_table(self, spark: SparkSession, table: Table) -> ScannedTable:
         return reader.scan_table(spark, table)
 
-    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
+    def describe_table(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
         about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
-        rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
+        rows = self.read_table(spark, table.outside_read_set, ReadRequest(version=version))
         return TableDescription(
             provider=about.layout.format,
             schema=rows.schema.json(),

@@ -101,7 +101,7 @@ def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFi
         for entry in target.pool.entries(target.folder)
         if _is_data(entry.key.removeprefix(target.folder))
     ]
-    durable_files.keep(target.pool, (target.folder + file.path for file in files))
+    durable_files.make_durable(target.pool, (target.folder + file.path for file in files))
     return files
 
 

@@ -32,7 +32,7 @@ from penstock.spark import jar
 from penstock.spark.format import ScannedTable
 from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.scan.frames import ReadSettings, read_files
-from penstock.spark.scan.origins import origin_of
+from penstock.spark.scan.origins import describe_origin
 from penstock.spark.schemas import quote_name
 from penstock.spark.settings import as_text
 
@@ -50,10 +50,10 @@ def scan_table(spark: SparkSession, table: Table) -> ScannedTable:
     parts = [StoredRowPart((file.path, file.address), file) for file in opened.files if file.size]
     bindings = {field.name: field.dataType.json() for field in rows.schema}
 
-    def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
+    def read_parts(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
         return rows if chosen is None else opened.read_rows([part.source for part in chosen], rows.schema)
 
-    return ScannedTable(rows.schema, read, StoredRows(parts, bindings))
+    return ScannedTable(rows.schema, read_parts, StoredRows(parts, bindings))
 
 
 def read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
@@ -191,7 +191,7 @@ class _FilesScan:
         zones = [value for name, value in options.items() if name.lower() == "timezone"]
         zone = zones[0] if zones else str(self._spark.conf.get("spark.sql.session.timeZone"))
         return ReadSettings(
-            format=self._layout.format, options=options, zone=zone, origin=origin_of(self._table)
+            format=self._layout.format, options=options, zone=zone, origin=describe_origin(self._table)
         )
 
 

@@ -21,7 +21,7 @@ from penstock.formats.files.spark.attempts import JobAttempt
 from penstock.lake.write_jobs import SaveMode, check_new_key, check_properties
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark.job.applications import application_of
+from penstock.spark.job.applications import get_application
 from penstock.spark.job.concurrent_jobs import warn_of_others
 from penstock.spark.requests import WriteRequest, WriteResult
 from penstock.spark.scan.origins import list_origins
@@ -173,7 +173,7 @@ def make_job(spark: SparkSession, request: WriteRequest) -> FilesJob:
         if name.lower() == "partitionoverwritemode":
             raise InvalidRequest(f"give '{name}' as the argument 'partition_overwrite'")
         check_reserved_option(name)
-    application = application_of(spark)
+    application = get_application(spark)
     return FilesJob(
         key=request.key,
         branch=request.branch,

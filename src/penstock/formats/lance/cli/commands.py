@@ -141,7 +141,7 @@ def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
     branches = lake.pages(ListLanceBranches(**where), None, lambda last: {"after": last.name})
     tags = lake.pages(ListLanceTags(**where), None, lambda last: {"after": last.name})
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             ["id", str(about.id)],
             ["location", escape_controls(about.location)],
@@ -161,10 +161,10 @@ def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
         yield screen.style(escape_controls(str(about.key)), "strong")
         yield from align_columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
 
-    def details() -> LanceDetails:
+    def make_details() -> LanceDetails:
         return LanceDetails(**msgspec.structs.asdict(about), branches=tuple(branches), tags=tuple(tags))
 
-    call.print_answer(details, text)
+    call.print_answer(make_details, render_text)
 
 
 @lance.command(
@@ -192,7 +192,7 @@ def lance_versions(
     versions = lake.do(query)
     following = versions[-1].version if len(versions) == limit and versions[-1].version > 1 else None
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         if not versions:
             yield (f"{escape_controls(key)} has no version yet" if below is None else "no more versions")
         yield from align_columns(screen, [_format_version_row(screen, version) for version in versions])
@@ -201,7 +201,7 @@ def lance_versions(
 
     call.print_answer(
         lambda: ListPage.from_items(versions, None if following is None else str(following)),
-        text,
+        render_text,
     )
 
 
@@ -321,7 +321,7 @@ def lance_import(
         idempotency_key=idempotency_key,
     )
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         count = format_count(len(imported.tables), "table")
         if dry_run or not imported.tables:
             yield f"would import {count} from {escape_controls(imported.root)}"
@@ -340,7 +340,7 @@ def lance_import(
 
     call.print_answer(
         lambda: imported,
-        text,
+        render_text,
     )
 
 
@@ -362,7 +362,7 @@ def lance_export(call: CommandContext, root: str, ref: str | None, dry_run: bool
     """
     exported = call.open_lake(catch_up=True).export_lance(root, ref, dry_run=dry_run)
 
-    def text(screen: Screen) -> Iterator[str]:
+    def render_text(screen: Screen) -> Iterator[str]:
         word = "would list" if dry_run else "listed"
         unchanged = f", {exported.unchanged:,} of them unchanged" if exported.unchanged else ""
         tables = format_count(len(exported.tables), "table")
@@ -379,5 +379,5 @@ def lance_export(call: CommandContext, root: str, ref: str | None, dry_run: bool
 
     call.print_answer(
         lambda: exported,
-        text,
+        render_text,
     )

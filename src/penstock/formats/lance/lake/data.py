@@ -259,15 +259,15 @@ def _parse_duration(text: str | None) -> timedelta | None:
 def _summarize_lengths(lengths: Sequence[int]) -> FragmentSummary:
     """How many rows fragments have; ``lengths`` are sorted."""
 
-    def at(share: float) -> int:
+    def find_percentile(share: float) -> int:
         return lengths[min(len(lengths) - 1, int(share * len(lengths)))] if lengths else 0
 
     return FragmentSummary(
-        min=at(0),
-        max=at(1),
+        min=find_percentile(0),
+        max=find_percentile(1),
         mean=sum(lengths) // len(lengths) if lengths else 0,
-        p25=at(0.25),
-        p50=at(0.5),
-        p75=at(0.75),
-        p99=at(0.99),
+        p25=find_percentile(0.25),
+        p50=find_percentile(0.5),
+        p75=find_percentile(0.75),
+        p99=find_percentile(0.99),
     )

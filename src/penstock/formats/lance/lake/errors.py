@@ -96,7 +96,7 @@ def declare_operation(
     """An operation of a namespace: it takes a request as a model, or as a dictionary of the same, and raises
     no errors but Lance's."""
 
-    def decorate(work: Callable[[S, M], R]) -> Callable[[S, Any], R]:
+    def decorate_method(work: Callable[[S, M], R]) -> Callable[[S, Any], R]:
         @wraps(work)
         def run_operation(self: S, request: Any) -> R:
             try:
@@ -106,4 +106,4 @@ def declare_operation(
 
         return run_operation
 
-    return decorate
+    return decorate_method

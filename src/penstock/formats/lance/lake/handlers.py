@@ -87,7 +87,7 @@ class LanceHandlers:
         return _make_about(self._opening.open_table(call.at, call.key, call.via, to_write=call.to_write))
 
     def _get_status(self, call: calls.GetLanceStatus) -> LanceStatus:
-        opened = self._opening.open_table(self._lake.or_default(None), call.key)
+        opened = self._opening.open_table(self._lake.get_branch_or_default(None), call.key)
         newest, alarm = opened.versions.find_newest(), ""
         unpromoted: tuple[WaitingVersion, ...] = ()
         try:
@@ -149,7 +149,7 @@ class LanceHandlers:
         return tuple(take_first(_list_own_tags(opened, call.after), call.limit))
 
     def _promote_table(self, call: calls.PromoteLance) -> LanceTableInfo:
-        opened = self._opening.open_table(self._lake.or_default(call.branch), call.key)
+        opened = self._opening.open_table(self._lake.get_branch_or_default(call.branch), call.key)
         if opened.branch is None or opened.branch.startswith(PREFIX):
             raise InvalidRequest(f"'{call.branch}' is not a branch, so nothing can be promoted there")
         if opened.state.is_private:
@@ -209,7 +209,7 @@ class LanceHandlers:
 
     def _answer_empty_commit(self, call: calls.CommitLance) -> LanceCommitResult:
         doings = self._find_committed_request(call)
-        return make_result_of_commit(doings, None, self._lake.commit_of(call.branch))
+        return make_result_of_commit(doings, None, self._lake.resolve_commit(call.branch))
 
     def _try_commit(
         self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]
@@ -220,8 +220,8 @@ class LanceHandlers:
     def _try_reserved(
         self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]], reserved: ExitStack
     ) -> LanceCommitResult:
-        branch = self._lake.or_default(call.branch)
-        location_of = partial(self._find_location, branch, self._lake.commit_of(branch))
+        branch = self._lake.get_branch_or_default(call.branch)
+        location_of = partial(self._find_location, branch, self._lake.resolve_commit(branch))
         reserve, key = reserved.enter_context, call.idempotency_key
         placing = TablePlacement(self._lake, self._parts, branch, location_of, reserve, key)
         try:
@@ -296,7 +296,7 @@ class LanceHandlers:
             self._opening.promote_versions(branch, key)
 
     def _read_head_content(self, branch: str | None, key: Key) -> AnyContent | None:
-        return self._lake.content_at(self._lake.commit_of(branch), key)
+        return self._lake.read_content_at(self._lake.resolve_commit(branch), key)
 
     def _find_location(self, branch: str, head: ObjectId, key: Key) -> str:
         try:

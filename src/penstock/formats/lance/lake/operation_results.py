@@ -52,7 +52,7 @@ class CommittedRequest(NamedTuple):
 
 def find_table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAtCommit | None:
     """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
-    content = lake.content_at(commit, key)
+    content = lake.read_content_at(commit, key)
     if not isinstance(content, LanceTable) or not is_managed(content):
         return None
     state = decode_state(content)
@@ -85,7 +85,7 @@ class _OperationResults:
 
     def __init__(self, doings: CommittedRequest, after: ObjectId, before: ObjectId) -> None:
         self._lake, self._opening = doings.lake, doings.opening
-        self._branch = doings.lake.or_default(doings.call.branch)
+        self._branch = doings.lake.get_branch_or_default(doings.call.branch)
         self._after, self._before, self._tables = after, before, doings.tables
         self._deleted: set[tuple[Key, str, int]] = set()
 

@@ -37,13 +37,13 @@ class LanceSync:
     def __init__(self, lake: Embedded, parts: LanceServices, call: Resync) -> None:
         self._lake, self._parts, self._call = lake, parts, call
 
-    def tables(self) -> Iterator[tuple[Key, str]]:
+    def list_tables(self) -> Iterator[tuple[Key, str]]:
         return ((key, content.location) for key, content in self._parts.list_tables())
 
-    def resync(self, key: Key) -> ResyncedTable | None:
+    def resync_table(self, key: Key) -> ResyncedTable | None:
         for _ in range(TRIES_MAX):
             head = self._default_branch_head()
-            content = self._lake.content_at(head, key)
+            content = self._lake.read_content_at(head, key)
             if not isinstance(content, LanceTable) or not is_managed(content):
                 raise KeyNotFound(f"the Lance table '{key}' no longer exists", key=str(key))
             try:
@@ -52,7 +52,7 @@ class LanceSync:
                 continue
         raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
-    def bring_back(self, key: Key, before: LanceTable) -> ResyncedTable | None:
+    def restore_dropped_table(self, key: Key, before: LanceTable) -> ResyncedTable | None:
         return self._take_over(key, before, self._default_branch_head(), is_dropped=True)
 
     def _take_over(
@@ -96,12 +96,12 @@ class LanceSync:
         return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
 
     def _default_branch_head(self) -> ObjectId:
-        return self._lake.kernel.references.get_reference(self._lake.or_default(None)).head
+        return self._lake.kernel.references.get_reference(self._lake.get_branch_or_default(None)).head
 
     def _commit_step(self, key: Key, step: intents.ResyncStep) -> None:
         steps = intents.Steps((intents.NumberedStep(0, step),))
         self._lake.kernel.commit(
-            self._lake.or_default(None),
+            self._lake.get_branch_or_default(None),
             [Change(key, NAME, intents.encode_steps(steps))],
             resync_meta(key, self._call),
             create_namespaces=True,

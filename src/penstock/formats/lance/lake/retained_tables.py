@@ -51,7 +51,7 @@ BLOCK: Final = 500
 def list_tables_at(kernel: Kernel, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
     """The Lance tables of a commit whose versions the lake decides, by the ledger."""
     look = partial(_read_content_at, kernel, commit)
-    for stored, _ in kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
+    for stored, _ in kernel.read_state(commit).scan_entries(LEDGER, find_prefix_end(LEDGER)):
         key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
         content = None if key is None else _to_lance_table(look(key.encode()))
         if key is not None and content is not None:
@@ -194,7 +194,7 @@ class RetainedTables:
             for head in heads
         )
 
-    def name(self, paths: Iterable[str]) -> None:
+    def name_files(self, paths: Iterable[str]) -> None:
         """Count files as named."""
         self._names.update(map(hash_name, paths))
 
@@ -233,7 +233,7 @@ class RetainedTables:
         self, data: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[Key, LanceTable]]:
         if is_first:
-            values: Iterator[tuple[bytes, Value | None]] = self._kernel.read_state(data).scan()
+            values: Iterator[tuple[bytes, Value | None]] = self._kernel.read_state(data).scan_entries()
         else:
             values = (
                 (stored, now) for stored, _, now in self._kernel.iterate_differences(commit.parent, data)
@@ -366,7 +366,7 @@ class RetainedTables:
             place.read([numbered_manifest.promoted_path for numbered_manifest in versions]),
             strict=True,
         ):
-            self.name([f"{table.location}/{numbered_manifest.promoted_path}"])
+            self.name_files([f"{table.location}/{numbered_manifest.promoted_path}"])
             if data is not None and is_manifest_of(numbered_manifest.version, data):
                 self._take_version(table, numbered_manifest, data)
             else:
@@ -382,7 +382,7 @@ class RetainedTables:
             strict=True,
         ):
             if numbered_manifest.version.staged:
-                self.name([f"{table.location}/{numbered_manifest.version.staged}"])
+                self.name_files([f"{table.location}/{numbered_manifest.version.staged}"])
             if data is None:  # it may have been put where everybody looks in between
                 (data,) = place.read([numbered_manifest.promoted_path])
             if data is None:

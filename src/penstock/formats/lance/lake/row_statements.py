@@ -84,13 +84,13 @@ def merge_rows(
         return earlier
     rows, counts = open_row_reader(source), dict[str, int]()
 
-    def merge(dataset: Any) -> None:
+    def merge_into_dataset(dataset: Any) -> None:
         builder = dataset.merge_insert(list(on))
         for clause in clauses:
             builder = _add_clause(table, builder, clause)
         counts.update(builder.execute(rows))
 
-    committed = _run_lance_job(table, merge, description, idempotency_key)
+    committed = _run_lance_job(table, merge_into_dataset, description, idempotency_key)
     return _make_changed_rows(
         table,
         committed,
@@ -158,12 +158,12 @@ def _run_lance_job(
         said=description,
     )
 
-    def change(client: Any) -> Any:
+    def run_change(client: Any) -> Any:
         dataset = lance.dataset(namespace_client=client, table_id=[*table.key])
         work(dataset)
         return dataset
 
-    return JobNamespace(table.lake, job).run_lance_job(change)
+    return JobNamespace(table.lake, job).run_lance_job(run_change)
 
 
 def _make_changed_rows(

@@ -106,7 +106,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
     """
     import lance
 
-    def write(client: Any) -> Any:
+    def write_dataset(client: Any) -> Any:
         return lance.write_dataset(source.rows, namespace_client=client, table_id=[*table.key], mode=mode)
 
     tries = TRIES_MAX if is_transaction(table.ref) and not is_stream(data) else 1
@@ -114,7 +114,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
         source = LanceRowSource(data)
         try:
             with source.source_errors_raised():
-                return JobNamespace(table.lake, job).run_lance_job(write)
+                return JobNamespace(table.lake, job).run_lance_job(write_dataset)
         except CommitConflict:
             if not tries_left:
                 raise

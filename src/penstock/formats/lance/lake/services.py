@@ -235,12 +235,12 @@ class LanceServices:
             return
         state = self._kernel.read_state(commit)
 
-        def look(stored: bytes) -> AnyContent | None:
+        def read_stored_content(stored: bytes) -> AnyContent | None:
             return read_content(self._kernel.objects, state.get(stored))
 
-        for stored, _ in state.scan(LEDGER, find_prefix_end(LEDGER)):
-            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
-            content = None if key is None else look(key.encode())
+        for stored, _ in state.scan_entries(LEDGER, find_prefix_end(LEDGER)):
+            key = find_table(read_stored_content, UUID(hex=stored.removeprefix(LEDGER).decode()))
+            content = None if key is None else read_stored_content(key.encode())
             if key is not None and isinstance(content, LanceTable) and is_managed(content):
                 yield key, content
 
@@ -309,8 +309,8 @@ class OwnLanceFormat(LanceFormat):
         reverted = super().revert(table, committed, previous, since)
         return None if reverted is None else self._check_applied(table, reverted)
 
-    def admit(self, table: Table, content: AnyContent | None) -> None:
-        super().admit(table, content)
+    def check_direct_change(self, table: Table, content: AnyContent | None) -> None:
+        super().check_direct_change(table, content)
         if content is None:
             self._check_folder(table, is_drop=True)
 

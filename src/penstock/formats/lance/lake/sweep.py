@@ -90,7 +90,7 @@ class LanceSweep:
         self.kept = RetainedTables(kernel, places, progress)
         self._is_looked = False
 
-    def locations(self) -> list[str]:
+    def list_locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
         self.read_retained_tables()
         locations = {

@@ -110,7 +110,7 @@ class TableOpener:
 
     def read_content(self, commit: ObjectId, key: Key, where: str) -> LanceTable:
         """The table at a key of a commit."""
-        content = self._lake.content_at(commit, key)
+        content = self._lake.read_content_at(commit, key)
         if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' at '{where}'\n"
@@ -129,9 +129,9 @@ class TableOpener:
         """The write target of a branch or transaction."""
         if branch.startswith(PREFIX):
             transaction = self._read_transaction(branch)
-            is_default = transaction.target == self._lake.or_default(None)
+            is_default = transaction.target == self._lake.get_branch_or_default(None)
             return WriteTarget(b"" if is_default else transaction.incarnation, transaction.id)
-        if branch == self._lake.or_default(None):
+        if branch == self._lake.get_branch_or_default(None):
             return WriteTarget(b"")
         return WriteTarget(self._kernel.branch(branch).incarnation)
 
@@ -148,7 +148,7 @@ class TableOpener:
     ) -> OpenedTable:
         """A table at a revision, in the folder that it is in. ``InvalidRequest`` if it is ``to_write`` where
         nothing can be written."""
-        name = self._lake.or_default(at)
+        name = self._lake.get_branch_or_default(at)
         revision = parse_revision(name)
         commit, reference = self._kernel.resolve_revision(revision)
         is_plain = reference is not None and revision.commit is None and not revision.steps
@@ -156,7 +156,7 @@ class TableOpener:
         if to_write and branch is None:
             raise InvalidRequest(f"'{at}' is not a branch, so it cannot be written to")
         content = self.read_content(commit, key, name if via is None else via)
-        if name != self._lake.or_default(None):
+        if name != self._lake.get_branch_or_default(None):
             content = self._drop_erased(content)
         state = decode_state(content)
         versions = LanceVersionReader(self._kernel.objects, state)
@@ -264,7 +264,7 @@ class TableOpener:
         Only what a branch has now is put, and only into its own chain: what a commit has may be that of a
         transaction, or of a branch that was moved back, and a branch may have begun with such a commit.
         """
-        content = self._lake.content_at(self._lake.commit_of(branch), key)
+        content = self._lake.read_content_at(self._lake.resolve_commit(branch), key)
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
         if self.find_write_target(branch) != WriteTarget(decode_state(content).owner):
@@ -280,7 +280,7 @@ class TableOpener:
             owner = self._find_chain_branch(opened)
             if owner is None:
                 return
-            content = self._lake.content_at(self._lake.commit_of(owner), opened.key)
+            content = self._lake.read_content_at(self._lake.resolve_commit(owner), opened.key)
             if isinstance(content, LanceTable) and is_managed(content) and content.id == opened.content.id:
                 known_version = LanceVersionReader(self._kernel.objects, decode_state(content)).get_version(
                     branch, number
@@ -291,7 +291,7 @@ class TableOpener:
     def _find_chain_branch(self, opened: OpenedTable) -> str | None:
         """The branch that a table's chain may be of: for a transaction that which it is to land on."""
         if not opened.chain:
-            return self._lake.or_default(None)
+            return self._lake.get_branch_or_default(None)
         name = opened.via
         if name is not None and name.startswith(PREFIX):
             return self._read_transaction(name).target

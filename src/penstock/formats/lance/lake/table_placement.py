@@ -79,7 +79,7 @@ class TablePlacement:
             # Noted before anything is written there, so that a sweep knows whose it is if this never lands.
             self._parts.ownership.claim_table(LanceTable(id=identity, location=where))
             return where
-        if self._branch != self._lake.or_default(None):
+        if self._branch != self._lake.get_branch_or_default(None):
             raise InvalidRequest(
                 f"the location of '{operation.key}' can be given on the default branch only: on others, the "
                 "lake chooses it"
@@ -87,7 +87,7 @@ class TablePlacement:
         where = self._lake.check_and_normalise_location(operation.location)
         if isinstance(operation, calls.DeclareLance):
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
-        others = self._places_of_tables(self._lake.commit_of(self._branch))
+        others = self._places_of_tables(self._lake.resolve_commit(self._branch))
         check_apart(where, operation.key, others, self._lake.warehouse, self._known.is_entangled)
         self._known.require_format(where, LanceTable)
         if isinstance(operation, calls.DeclareLance):
@@ -157,7 +157,7 @@ class TablePlacement:
         if commit == NO_COMMIT:
             return
         look = partial(_read_content, self._lake, commit)
-        for stored, _ in self._lake.kernel.read_state(commit).scan(LEDGER, find_prefix_end(LEDGER)):
+        for stored, _ in self._lake.kernel.read_state(commit).scan_entries(LEDGER, find_prefix_end(LEDGER)):
             key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, ManagedTable) and content.location:

@@ -77,7 +77,7 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
 def make_handler(operation: RestOperation, base: str) -> Callable[[RouteRequest], Any]:
     """What answers an operation below one of the bases."""
 
-    def handle(ask: RouteRequest) -> Any:
+    def handle_request(ask: RouteRequest) -> Any:
         lance_request_parts = LanceRequest.from_request(operation, base, ask)
         if operation.works_on_rows or isinstance(ask.body, bytes):
             return _run_in_worker(operation, lance_request_parts, ask, ask.body or b"")
@@ -92,7 +92,7 @@ def make_handler(operation: RestOperation, base: str) -> Callable[[RouteRequest]
                 )
             return make_answer(operation, getattr(namespace, operation.name)(request))
 
-    return handle
+    return handle_request
 
 
 def _run_in_worker(

@@ -25,20 +25,20 @@ class LanceSpark(SparkFormat):
     write_hint = "write to it with format='lance'"
     write_options = frozenset({"overwrite_schema", "job_id"})
 
-    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+    def write_rows(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         order = parse_write_options(request)
         require_lance()
         from penstock.formats.lance.spark import writer
 
         return writer.write_rows(df, request.lake, request.key, request.branch, order)
 
-    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    def read_table(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         require_lance()
         from penstock.formats.lance.spark import reader
 
         return reader.read_rows(spark, table, request)
 
-    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+    def scan_table(self, spark: SparkSession, table: Table) -> ScannedTable:
         require_lance()
         from penstock.formats.lance.spark import reader
 

@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.keys import Key
-from penstock.spark.job.applications import application_of
+from penstock.spark.job.applications import get_application
 from penstock.spark.requests import WriteRequest
 from penstock.spark.write_arguments import choose_job_id
 
@@ -133,7 +133,7 @@ def make_commit_properties(
         "files": (str(len(output.files)),),
         "rows": (str(output.rows),),
     }
-    application = application_of(spark)
+    application = get_application(spark)
     for name, value in (
         ("spark.application", application.id),
         ("spark.application.name", application.name),

@@ -138,10 +138,10 @@ class _FinishedFiles:
 
 
 def _make_progress_reporter(collector: Any) -> Any:
-    def tell(files: list[str]) -> None:
+    def report_files(files: list[str]) -> None:
         collector.add(files)
 
-    return tell
+    return report_files
 
 
 def _make_list_accumulator() -> Any:

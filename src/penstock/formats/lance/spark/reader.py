@@ -61,11 +61,11 @@ def scan_table(spark: SparkSession, table: Table) -> ScannedTable:
     schema = make_readable_schema(opened.schema)
     parts = list(list_fragments(opened))
 
-    def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
+    def read_parts(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
         fragments = [part.source.fragment_id for part in (parts if chosen is None else chosen)]
         return _read_fragments(spark, table, opened, fragments, schema)
 
-    return ScannedTable(read(()).schema, read, StoredRows(parts, bind_columns(opened)))
+    return ScannedTable(read_parts(()).schema, read_parts, StoredRows(parts, bind_columns(opened)))
 
 
 def _read_fragments(

@@ -29,7 +29,7 @@ def make_write_task(
     names of files by another way, by which those of finished tasks reach the driver also if the job fails.
     """
 
-    def write(batches: Batches) -> Batches:
+    def write_batches(batches: Batches) -> Batches:
         import pickle
 
         import pyarrow as pa  # type: ignore[import-untyped]
@@ -72,7 +72,7 @@ def make_write_task(
             tell([file.path for fragment in fragments for file in fragment.files])
         yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
 
-    return write
+    return write_batches
 
 
 def make_scan_task(
@@ -83,12 +83,12 @@ def make_scan_task(
     ``gone`` is what to say if their files are not there any more.
     """
 
-    def scan(batches: Batches) -> Batches:
+    def scan_fragments(batches: Batches) -> Batches:
         import pickle
 
         import pyarrow as pa
 
-        def read(fragment: Any) -> Batches:
+        def read_fragment(fragment: Any) -> Batches:
             # A version that nobody else sees yet has its indices where only the lake's own clients look.
             scanner = fragment.scanner(
                 columns=schema.names, filter=condition, use_scalar_index=False, blob_handling="all_binary"
@@ -104,11 +104,11 @@ def make_scan_task(
         for batch in batches:
             for at in batch.column(0).to_pylist():
                 table = table if table is not None else pickle.loads(dataset)
-                for rows in read(table.get_fragment(fragments[at])):
+                for rows in read_fragment(table.get_fragment(fragments[at])):
                     if rows.num_rows:
                         yield pa.RecordBatch.from_arrays(_make_readable_columns(rows, schema), schema=schema)
 
-    return scan
+    return scan_fragments
 
 
 def _make_readable_columns(rows: Any, schema: Any) -> list[Any]:

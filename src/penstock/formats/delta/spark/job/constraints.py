@@ -16,7 +16,7 @@ from penstock.formats.delta.rows.row_checks import violation_error
 from penstock.formats.delta.spark.job.computed_columns import generation_constraints
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import explain_analysis
-from penstock.spark.row_refusals import refusal
+from penstock.spark.row_refusals import make_refusal_column
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def enforce_constraints(
             ) from None
         if has_changes:
             is_true = is_true | f.coalesce(f.col(CHANGES), f.lit(False))
-        error = refusal(violation_error(constraint, "{}").message, _shown_columns(constraint, names))
+        error = make_refusal_column(
+            violation_error(constraint, "{}").message, _shown_columns(constraint, names)
+        )
         kept = f.when(is_true, kept).otherwise(error)
     return df.withColumn(names[0], kept)
 

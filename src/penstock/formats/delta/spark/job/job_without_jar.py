@@ -84,7 +84,7 @@ def _list_output(
 ) -> list[ParquetOutput]:
     """The files that a finished job wrote to its folder."""
     entries = [entry for entry in place.entries(folder) if _is_data(entry.key.removeprefix(f"{folder}/"))]
-    durable_files.keep(place, (entry.key for entry in entries))
+    durable_files.make_durable(place, (entry.key for entry in entries))
     with ThreadPoolExecutor(READERS) as threads:
         return list(threads.map(lambda one: _make_output(place, folder, one, target, is_change), entries))
 

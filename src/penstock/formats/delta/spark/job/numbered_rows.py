@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.formats.delta.lake.identity_numbers import IdentityNumbers, ReservedNumbers
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.spark import jar
-from penstock.spark.row_refusals import raise_refusals, refusal
+from penstock.spark.row_refusals import make_refusal_column, raise_refusals
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def _make_row_numbers(counts: dict[int, int], first: int, step: int) -> Column:
     before = [sum(sizes[:partition]) for partition in range(len(sizes))]
     partition = f.spark_partition_id() + 1
     row = f.monotonically_increasing_id().bitwiseAND(f.lit(2**_ROW_BITS - 1))
-    error = refusal("Spark evaluated the rows twice, with different results: write them once more")
+    error = make_refusal_column(
+        "Spark evaluated the rows twice, with different results: write them once more"
+    )
     number = f.lit(first) + f.lit(step) * (f.element_at(_make_long_array(before), partition) + row)
     return f.when(row < f.element_at(_make_long_array(sizes), partition), number).otherwise(error)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.rows.file_writer import NULL_FOLDER
 from penstock.formats.rows.schema import Field
-from penstock.spark.row_refusals import refusal
+from penstock.spark.row_refusals import make_refusal_column
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> 
     """Text that can be part of a directory's name; any other ends the job."""
     from pyspark.sql import functions as f
 
-    is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which is reserved for null")
+    is_null = make_refusal_column(
+        f"the column '{name}' has the value {NULL_FOLDER}, which is reserved for null"
+    )
     begins = f.replace(f.substring(column, 1, SHOWN_MAX_CHARS), f.lit("\0"), f.lit("\\0"))
-    has_nul = refusal(
+    has_nul = make_refusal_column(
         f"the value '{{}}' of the column '{name}' contains the character NUL, which a partition column "
         "does not support",
         begins,
@@ -62,7 +64,7 @@ def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> 
         is_longer = (f.octet_length(column) * 3 > left_bytes) & (
             f.octet_length(f.regexp_replace(column, _ESCAPED.pattern, "%00")) > left_bytes
         )
-        too_long = refusal(
+        too_long = make_refusal_column(
             f"the value '{{}}…' of the column '{name}' is too long for the name of a directory, which has "
             f"at most {name_max_bytes} bytes; partition the table by a column with shorter values",
             begins,

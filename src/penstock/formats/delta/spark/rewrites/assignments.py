@@ -22,7 +22,7 @@ from penstock.lake.row_changes import check_assigned_once
 from penstock.model.similar_names import describe_names
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.requests import Values
-from penstock.spark.row_refusals import refusal
+from penstock.spark.row_refusals import make_refusal_column
 from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def assign_column(field: Field, old: Column, values: Mapping[Path, Column], path
             return old
         name, whole = ".".join(path), ".".join(path[:-1])
         error = f"'{whole}' is null in a row, but '{name}' is not nullable; assign '{name}' too"
-        return f.when(old.isNull(), refusal(error)).otherwise(old)
+        return f.when(old.isNull(), make_refusal_column(error)).otherwise(old)
     return f.struct(
         *(
             assign_column(one, old.getField(one.name), values, path).alias(one.name)
@@ -167,7 +167,7 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
         )
         return _refuse_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
-    error = refusal(
+    error = make_refusal_column(
         f"the column '{name}' has the type {wanted.simpleString()}, which cannot store the new value"
     )
     return f.when(column.isNotNull() & tried.isNull(), error).otherwise(tried)
@@ -244,7 +244,7 @@ def _refuse_nulls(value: Column, kind: Type, name: str) -> Column:
 def _refuse_null(value: Column, name: str) -> Column:
     from pyspark.sql import functions as f
 
-    error = refusal(f"the column '{name}' is not nullable, but its new value is null")
+    error = make_refusal_column(f"the column '{name}' is not nullable, but its new value is null")
     return f.when(value.isNull(), error).otherwise(value)
 
 

@@ -21,7 +21,7 @@ from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.row_changes import DELETE, INSERT
 from penstock.spark.analysis import explain_analysis, parse_condition
-from penstock.spark.row_refusals import refusal
+from penstock.spark.row_refusals import make_refusal_column
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def enforce_condition(df: DataFrame, where: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     condition = parse_condition(where)
-    error = refusal(f"the data has rows that do not match the condition of the overwrite: {where}")
+    error = make_refusal_column(
+        f"the data has rows that do not match the condition of the overwrite: {where}"
+    )
     with explain_analysis():
         found = df.where(f.when(condition.column, f.lit(True)).otherwise(error))
     check_deterministic(found, f"the condition {where!r}")

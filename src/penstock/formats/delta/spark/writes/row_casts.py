@@ -15,7 +15,7 @@ from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, ref
 from penstock.formats.delta.spark.job.computed_columns import add_generated_columns, make_default
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.spark.row_refusals import refusal
+from penstock.spark.row_refusals import make_refusal_column
 from penstock.spark.schemas import from_spark_schema, is_case_sensitive, quote_name, to_spark_schema
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _ColumnFit:
             return fit
         from pyspark.sql import functions as f
 
-        error = refusal(f"the column '{path}' is not nullable, but the data has nulls in it")
+        error = make_refusal_column(f"the column '{path}' is not nullable, but the data has nulls in it")
         return f.when(column.isNull(), error).otherwise(fit)
 
     def _cast_column(self, wanted: Type, given: Type, path: str, column: Column) -> Column:
