@@ -9,7 +9,7 @@ import pytest
 from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run_benchmark
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import CommitStrategy
-from penstock.bench.load import Load, LoadShape
+from penstock.bench.load import LoadShape, WriterLoad
 from penstock.bench.measure import LoadMeasurement, measure_writers
 from penstock.bench.tally_store import StoreTally, TallyStore
 from penstock.errors import Denied
@@ -71,7 +71,9 @@ def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     """A clock cannot be read at the same instant as a tally: between the two, any number may land."""
     store = Noting()
     branch, *_ = branches = BenchmarkLake(store.inner).create_branches(1)
-    found = measure_writers(store, Load(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2)
+    found = measure_writers(
+        store, WriterLoad(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2
+    )
     kernel = Kernel(store)
     landed = kernel.history.read_commit(kernel.references.get_reference(branch).head).depth - 1
     assert 3 <= found.commits < landed, "of five swaps, each writer's last may not be acknowledged"
@@ -95,7 +97,7 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Co
 
     store = Gated(MemoryStore())
     branches = BenchmarkLake(store.inner).create_branches(4)
-    load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[LoadMeasurement]()
+    load, found = WriterLoad(LoadShape.MANY_BRANCHES, 2, branches), list[LoadMeasurement]()
     thread = Thread(target=lambda: found.append(measure_writers(store, load, way, 0.01, 0.0)))
     thread.start()
     thread.join(0.2)
@@ -115,7 +117,9 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
     store = Refusing(MemoryStore())
     branches = BenchmarkLake(store).create_branches(1)
     with pytest.raises(Denied, match="no more"):
-        measure_writers(store, Load(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600)
+        measure_writers(
+            store, WriterLoad(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600
+        )
 
 
 def test_a_plan_is_carried_out_in_its_order() -> None:

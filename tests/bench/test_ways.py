@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import META, CommitStrategy, NaiveLoop
-from penstock.bench.load import TABLES, Load, LoadShape, make_put
+from penstock.bench.load import TABLES, LoadShape, WriterLoad, make_put
 from penstock.bench.tally_store import TallyStore
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
@@ -46,7 +46,7 @@ def depth(store: Store, branch: str) -> int:
 @pytest.mark.parametrize("way", CommitStrategy)
 def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: CommitStrategy) -> None:
     branch, *_ = branches = BenchmarkLake(store).create_branches(1)
-    load, stop = Load(LoadShape.ONE_BRANCH, 4, branches), Event()
+    load, stop = WriterLoad(LoadShape.ONE_BRANCH, 4, branches), Event()
     committing, barrier = way.start(store, 4, stop), Barrier(4)
     landed: list[bool] = []
 

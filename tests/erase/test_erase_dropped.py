@@ -15,11 +15,11 @@ from click.testing import CliRunner
 import penstock
 from penstock.cli.root import penstock as root
 from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict, Unavailable
-from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+from penstock.formats.delta.lake.dropped_erase import DroppedDeltaErasure
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.formats.files.lake.dropped_erase import DroppedFiles
-from penstock.formats.lance.lake.dropped_erase import DroppedLance
+from penstock.formats.files.lake.dropped_erase import DroppedFilesErasure
+from penstock.formats.lance.lake.dropped_erase import DroppedLanceErasure
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.erase import EraseRun
@@ -190,7 +190,7 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: s
         assert lake.fsck().damages == ()
 
 
-SWEPT_BY = {"delta": DroppedDelta, "lance": DroppedLance, "files": DroppedFiles}
+SWEPT_BY = {"delta": DroppedDeltaErasure, "lance": DroppedLanceErasure, "files": DroppedFilesErasure}
 STEPS: dict[str, tuple[Any, str]] = {
     "it is noted": (EraseRun, "_note_begun"),
     "it is committed that it is dropped": (DroppedErasure, "commit_first_version"),

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import LocationRefused
-from penstock.formats.delta.ownership.status import StatusOverview
+from penstock.formats.delta.ownership.status import PublicationOverview
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.model.nessie import DeltaTable
@@ -123,15 +123,15 @@ def test_a_lake_that_is_closed_looks_at_no_further_table(
             lake.create_table(f"t{number}", data=rows(1))
             lake.branch().drop(f"t{number}")
     looking, go_on, looked = Event(), Event(), list[str]()
-    whether = StatusOverview._is_unfinished
+    whether = PublicationOverview._is_unfinished
 
-    def slowly(overview: StatusOverview, content: DeltaTable) -> bool:
+    def slowly(overview: PublicationOverview, content: DeltaTable) -> bool:
         looked.append(content.location)
         looking.set()
         assert go_on.wait(WAIT_S)
         return whether(overview, content)
 
-    monkeypatch.setattr(StatusOverview, "_is_unfinished", slowly)
+    monkeypatch.setattr(PublicationOverview, "_is_unfinished", slowly)
     monkeypatch.setattr("penstock.formats.publisher.CATCH_UP_END_S", 0.01)
     lake = penstock.open(tmp_path / "lake")
     assert lake.delta.status() == ()

@@ -24,7 +24,7 @@ from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.lance.lake.services import LanceServices
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork
-from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.refs import RefFileWriter
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.testing.faults import Gate
@@ -209,7 +209,7 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
 CLOSED = [
     (Publisher, "_publish_in_turn", add_delta),
     (CheckpointMaintenance, "_maintain_table", add_delta),
-    (RefFiles, "update_files", add_lance),
+    (RefFileWriter, "update_files", add_lance),
 ]
 
 

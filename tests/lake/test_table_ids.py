@@ -264,8 +264,8 @@ def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_
 
 
 BEFORE_SENT = {
-    "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.encode_commit",
-    "lance": "penstock.formats.lance.ownership.Ownership.claim_table",
+    "delta": "penstock.formats.delta.ownership.first_version.FirstVersionBuilder.encode_commit",
+    "lance": "penstock.formats.lance.ownership.LanceOwnership.claim_table",
 }
 
 

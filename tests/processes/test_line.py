@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.processes.waiting_line import ProcessLine
+from penstock.processes.waiting_line import ProcessWaitingLine
 
 
-def begin_next(line: ProcessLine, places: dict[str, list[object]]) -> str:
+def begin_next(line: ProcessWaitingLine, places: dict[str, list[object]]) -> str:
     """Whoever's turn it is begins; nobody, if all who wait have enough."""
     for caller, waiting in places.items():
         if waiting and line.is_next(waiting[0]):
@@ -16,7 +16,7 @@ def begin_next(line: ProcessLine, places: dict[str, list[object]]) -> str:
 
 
 def test_callers_take_turns_however_much_one_of_them_waits_for() -> None:
-    line = ProcessLine(1)
+    line = ProcessWaitingLine(1)
     places = {"many": [line.join_line("many") for _ in range(3)], "one": [line.join_line("one")]}
     order = []
     while len(line):
@@ -26,7 +26,7 @@ def test_callers_take_turns_however_much_one_of_them_waits_for() -> None:
 
 
 def test_nobody_has_more_processes_than_are_left_for_others() -> None:
-    line = ProcessLine(3)
+    line = ProcessWaitingLine(3)
     places = {"many": [line.join_line("many") for _ in range(5)]}
     assert [begin_next(line, places) for _ in range(3)] == ["many", "many", "nobody"]
     places["one"] = [line.join_line("one")]
@@ -37,7 +37,7 @@ def test_nobody_has_more_processes_than_are_left_for_others() -> None:
 
 
 def test_a_line_with_one_process_serves_everybody() -> None:
-    line = ProcessLine(1)
+    line = ProcessWaitingLine(1)
     places = {"a": [line.join_line("a")]}
     assert begin_next(line, places) == "a"
     places["b"] = [line.join_line("b")]
@@ -46,7 +46,7 @@ def test_a_line_with_one_process_serves_everybody() -> None:
 
 
 def test_who_leaves_is_not_waited_for() -> None:
-    line = ProcessLine(1)
+    line = ProcessWaitingLine(1)
     left, stays = line.join_line("a"), line.join_line("b")
     line.leave_line("a", left)
     assert (len(line), line.count_waiting("a")) == (1, 0)

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.errors import JobOver, ReferenceExists
 from penstock.formats.files.lake.calls import AbortJob, ListJobs
-from penstock.kernel.hand_off import HandOff
+from penstock.kernel.hand_off import CommitSettler
 from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.jobs import JobRows
 from penstock.kernel.settings import Settings
@@ -282,7 +282,7 @@ def test_a_job_that_died_while_it_committed_is_settled_by_its_branch(
 
     with monkeypatch.context() as patch:
         if has_landed:
-            patch.setattr(HandOff, "note_landed", dying)
+            patch.setattr(CommitSettler, "note_landed", dying)
         else:
             patch.setattr(lake.kernel, "commit", dying)
         with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import CommitStrategy
-from penstock.bench.load import Load, LoadShape
+from penstock.bench.load import LoadShape, WriterLoad
 from penstock.bench.measure import LoadMeasurement, measure_writers
 from penstock.bench.tally_store import TallyStore
 
@@ -82,7 +82,9 @@ def run_benchmark(
         shape: LoadShape, writers: int, strategy: CommitStrategy, branches: Sequence[str]
     ) -> LoadMeasurement:
         announce(shape, writers, strategy)
-        return measure_writers(store, Load(shape, writers, branches), strategy, plan.seconds, plan.warm_up_s)
+        return measure_writers(
+            store, WriterLoad(shape, writers, branches), strategy, plan.seconds, plan.warm_up_s
+        )
 
     for shape in plan.shapes:
         branches = site.create_branches(shape.branches)

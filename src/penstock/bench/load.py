@@ -40,7 +40,7 @@ _MEANINGS: Final = {
 }
 
 
-class Load:
+class WriterLoad:
     """What a number of writers commit, one table a commit, never the same content twice."""
 
     def __init__(self, shape: LoadShape, writers: int, branches: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from penstock.bench.commit_strategies import CommitLoop, CommitStrategy
-from penstock.bench.load import Load
+from penstock.bench.load import WriterLoad
 from penstock.bench.tally_store import StoreTally, TallyStore
 
 WARM_UP_MAX_S: Final = 30.0
@@ -52,7 +52,7 @@ class LoadMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 class LoadWriters:
     """Threads that commit, one after the other each, until they are told to stop."""
 
-    def __init__(self, load: Load, committing: CommitLoop, stop: Event) -> None:
+    def __init__(self, load: WriterLoad, committing: CommitLoop, stop: Event) -> None:
         self._load, self._committing, self._stop = load, committing, stop
         self.landed: list[tuple[float, float]] = []
         """When each commit was acknowledged, and when it was begun."""
@@ -112,7 +112,7 @@ class LoadWriters:
 
 
 def measure_writers(
-    store: TallyStore, load: Load, strategy: CommitStrategy, seconds: float, warm_up_s: float
+    store: TallyStore, load: WriterLoad, strategy: CommitStrategy, seconds: float, warm_up_s: float
 ) -> LoadMeasurement:
     """Let the writers commit, and look at what they did between the end of the warm-up and the end.
 

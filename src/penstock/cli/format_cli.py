@@ -10,7 +10,7 @@ from penstock.formats.registry import find_declared, list_table_formats, load_ot
 from penstock.lake.plugins import find_plugin
 
 if TYPE_CHECKING:
-    from penstock.cli.commands.demo import Story
+    from penstock.cli.commands.demo import DemoStory
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.content import AnyContent, Content
@@ -66,7 +66,7 @@ class FormatCli:
         """What the doctor looks at, if the lake has tables of the format."""
         return ()
 
-    def show_demo(self, story: Story) -> str:  # noqa: ARG002
+    def show_demo(self, story: DemoStory) -> str:  # noqa: ARG002
         """Tell the part of the demonstration that is about the format, and return a command to try then."""
         return ""
 

@@ -93,7 +93,7 @@ class TableFormat(NamedTuple):
             raise FormatUnavailable(_describe_failure(self.name, self.package, problem)) from problem
 
 
-class OtherFormats(NamedTuple):
+class InstalledFormats(NamedTuple):
     """Formats of other packages, as they are installed here."""
 
     formats: tuple[TableFormat, ...] = ()
@@ -108,10 +108,10 @@ def list_table_formats() -> tuple[TableFormat, ...]:
 
 
 @cache
-def load_other_formats() -> OtherFormats:
+def load_other_formats() -> InstalledFormats:
     """The formats of other packages, with their plugins loaded. One that cannot be loaded stops no other."""
     if not may_have_entry_points(GROUP):
-        return OtherFormats()
+        return InstalledFormats()
     from importlib.metadata import entry_points
 
     formats: list[TableFormat] = []
@@ -128,10 +128,10 @@ def load_other_formats() -> OtherFormats:
             problems.append(_describe_failure(entry.name, package, problem))
         else:
             formats.append(declared)
-    return OtherFormats(tuple(formats), tuple(problems))
+    return InstalledFormats(tuple(formats), tuple(problems))
 
 
-def list_usable_formats() -> OtherFormats:
+def list_usable_formats() -> InstalledFormats:
     """The formats of other packages of which a server can load every part that it needs."""
     formats, problems = [], list(load_other_formats().problems)
     for declared in load_other_formats().formats:
@@ -143,7 +143,7 @@ def list_usable_formats() -> OtherFormats:
             problems.append(problem.message)
         else:
             formats.append(declared)
-    return OtherFormats(tuple(formats), tuple(problems))
+    return InstalledFormats(tuple(formats), tuple(problems))
 
 
 def find_declared(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None:

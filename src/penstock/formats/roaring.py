@@ -20,7 +20,7 @@ U64: Final = Struct("<Q")
 _HEAD: Final = Struct("<HH")
 
 
-class NumberReader:
+class LittleEndianReader:
     """Little-endian numbers, one after the other. ``ValueError`` where the data ends too early."""
 
     def __init__(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class NumberReader:
         return values
 
 
-def read_containers(reader: NumberReader) -> list[tuple[int, bytearray | bytes]]:
+def read_containers(reader: LittleEndianReader) -> list[tuple[int, bytearray | bytes]]:
     """The containers of a bitmap, each with its key and as a plain bitmap. ``ValueError`` if it is none."""
     cookie = reader.read_number(U32)
     if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
@@ -69,7 +69,7 @@ def read_containers(reader: NumberReader) -> list[tuple[int, bytearray | bytes]]
 
 def read_numbers(data: bytes) -> Iterator[int]:
     """The numbers in a bitmap, in their order. ``ValueError`` if the bytes are none."""
-    for key, container in read_containers(NumberReader(data)):
+    for key, container in read_containers(LittleEndianReader(data)):
         first = key * CONTAINER_ROWS
         for place, byte in enumerate(container):
             if byte:
@@ -129,7 +129,7 @@ def _pack_container(numbers: set[int]) -> bytes:
     return bytes(bits)
 
 
-def _read_container(reader: NumberReader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
+def _read_container(reader: LittleEndianReader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
     if is_runs:
         bits = 0
         pairs = reader.take_bytes(4 * reader.read_short_numbers(1)[0])

@@ -38,7 +38,7 @@ class CommitDraft(NamedTuple):
     blobs: Mapping[ObjectId, bytes] = MappingProxyType({})
 
 
-class _Run(NamedTuple):
+class _SegmentPart(NamedTuple):
     """A segment, as far as it counts here."""
 
     id: ObjectId
@@ -101,10 +101,10 @@ class CommitChain:
         self.is_cold = False
         tree.load_nodes(self.objects, self._root, [key for key in keys if key not in self._overlay])
 
-    def _load_runs(self) -> list[_Run]:
+    def _load_runs(self) -> list[_SegmentPart]:
         segments = self.objects.get_many([segment_id for segment_id, _ in self.commit.recent])
         return [
-            _Run(segment_id, segments[segment_id].keys[:count], segments[segment_id].values[:count])
+            _SegmentPart(segment_id, segments[segment_id].keys[:count], segments[segment_id].values[:count])
             for segment_id, count in self.commit.recent
         ]
 
@@ -177,7 +177,7 @@ class CommitChain:
         segment.taken_in = len(keys) - len(segment.keys)
         segment.before = tuple((run.id, len(run.keys)) for run in self._runs)
         segment.id = self.objects.add_object(Segment(keys, values))
-        self._runs.append(_Run(segment.id, keys, values))
+        self._runs.append(_SegmentPart(segment.id, keys, values))
 
     def build_commits(self, now_us: int) -> list[tuple[ObjectId, CommitObject]]:
         """Turn the drafts into commits, oldest first; their objects are in ``objects.fresh``."""

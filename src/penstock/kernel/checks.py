@@ -115,7 +115,7 @@ class Checks:
     def __init__(self) -> None:
         self._checks: Mapping[str, Check] = {}
         self._lock = Lock()
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _CheckTurn] = {}
         """Of the branches that somebody writes to just now, or waits to."""
         self._whose: dict[str, int] = {}
         self._expecting: frozenset[str] = frozenset()
@@ -208,7 +208,7 @@ class Checks:
     def _hold_lock(self, branch: str) -> Iterator[Lock]:
         """The lock of a branch, which is there as long as somebody has it or waits for it."""
         with self._lock:
-            turn = self._turns.setdefault(branch, _Turn())
+            turn = self._turns.setdefault(branch, _CheckTurn())
             turn.users += 1
         try:
             yield turn.lock
@@ -219,7 +219,7 @@ class Checks:
                     del self._turns[branch]
 
 
-class _Turn:
+class _CheckTurn:
     """Whose turn it is on a branch, and how many have it or wait for it."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.model.encoding import ObjectId
 
 
-class HandOffRow(Protocol):
+class CommittingValue(Protocol):
     """The value in the row of a job or a transaction."""
 
     @property
@@ -35,7 +35,7 @@ class CommitInDoubt:
 
 IN_DOUBT: Final = CommitInDoubt()
 
-V = TypeVar("V", bound=HandOffRow)
+V = TypeVar("V", bound=CommittingValue)
 K = TypeVar("K")
 
 
@@ -57,7 +57,7 @@ class CommittingRows(Protocol[V, K]):
         """The commit that it sends."""
 
 
-class HandOff(Generic[V, K]):
+class CommitSettler(Generic[V, K]):
     """Ends what is committing: as committed if its commit has landed, or so that it never will."""
 
     def __init__(self, rows: CommittingRows[V, K], dispatch: OutcomeLookup) -> None:

@@ -107,7 +107,7 @@ class CommitRelation(NamedTuple):
     """How many commits only the second one has."""
 
 
-class _Painted(NamedTuple):
+class _ColoredAncestors(NamedTuple):
     """What a walk back from two commits has found."""
 
     bases: list[ObjectId]
@@ -293,7 +293,7 @@ class History:
             )
         return CommitRelation(painted.bases or [shared], len(painted.only_left), len(painted.only_right))
 
-    def _color_ancestors(self, left: ObjectId, right: ObjectId) -> _Painted:
+    def _color_ancestors(self, left: ObjectId, right: ObjectId) -> _ColoredAncestors:
         """The newest common ancestors, what only one side has, and whether the horizon was met.
 
         Walks back from both sides at once, highest generation first, until everything left is common. A
@@ -338,7 +338,7 @@ class History:
                 elif not before & stale and after & stale:
                     fresh -= 1
         newest = [base for base in bases if paint[base] == from_left | from_right]
-        return _Painted(newest, only_left, only_right, met_horizon)
+        return _ColoredAncestors(newest, only_left, only_right, met_horizon)
 
     def list_commits_only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.kernel.hand_off import HandOff
+from penstock.kernel.hand_off import CommitSettler
 from penstock.kernel.jobs import BegunJob, JobInDoubt, JobRows
 from penstock.kernel.reference_rows import decode_live_reference
 from penstock.kernel.request_outcome import OutcomeLookup
@@ -27,7 +27,7 @@ class JobAttempts:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.jobs = JobRows(kernel.store, kernel.settings, kernel.graces, kernel.clock)
-        self.hand_off: HandOff[Job, Job] = HandOff(self.jobs, OutcomeLookup(kernel))
+        self.hand_off: CommitSettler[Job, Job] = CommitSettler(self.jobs, OutcomeLookup(kernel))
 
     def begin_attempt(self, job: Job) -> BegunJob:
         """Let an attempt begin, in the place of earlier ones.

@@ -55,7 +55,7 @@ class Leases:
         elapsed_s: Callable[[], float] = elapsed_s,
     ) -> None:
         self.store, self.good_s, self.margin_s, self.elapsed_s = store, good_s, margin_s, elapsed_s
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedLease] = {}
         self._lock = Lock()
 
     def take_lease(self, id: str, holder: bytes | None = None) -> Lease | None:  # noqa: A002
@@ -93,11 +93,11 @@ class Leases:
         with self._lock:
             watched = self._watched.get(id)
             if watched is None or watched.term != term:
-                self._watch_lease(id, _Watched(term, now_s))
+                self._watch_lease(id, _WatchedLease(term, now_s))
                 return False
             return now_s - watched.since_s > term.good_s
 
-    def _watch_lease(self, id: str, seen: _Watched) -> None:  # noqa: A002
+    def _watch_lease(self, id: str, seen: _WatchedLease) -> None:  # noqa: A002
         """Watch a lease, unless so many are watched already: those are taken first, or wanted no more."""
         if len(self._watched) >= WATCHED_MAX:
             until_s = seen.since_s - WATCHED_S
@@ -184,7 +184,7 @@ class LeaseTerm(NamedTuple):
     good_s: float
 
 
-class _Watched(NamedTuple):
+class _WatchedLease(NamedTuple):
     term: LeaseTerm
     since_s: float
 

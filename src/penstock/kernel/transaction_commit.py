@@ -29,7 +29,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.kernel.checks import require_able
-from penstock.kernel.hand_off import HandOff
+from penstock.kernel.hand_off import CommitSettler
 from penstock.kernel.lake_state import find_prefix_end
 from penstock.kernel.records import KeepRow
 from penstock.kernel.reference_rows import decode_live_reference, transaction_over_error
@@ -76,7 +76,9 @@ class TransactionCommits(TransactionRows):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self._hand_off: HandOff[StoredTransaction, TransactionRecord] = HandOff(self, OutcomeLookup(kernel))
+        self._hand_off: CommitSettler[StoredTransaction, TransactionRecord] = CommitSettler(
+            self, OutcomeLookup(kernel)
+        )
 
     def look_up_end(self, record: TransactionRecord) -> TransactionRecord:
         """A transaction that is committing, as its target's log says it ended. Who looks changes nothing."""

@@ -23,7 +23,7 @@ from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
 
 
-class _Cut(NamedTuple):
+class _NodeCutRule(NamedTuple):
     """Where nodes of a kind end: never below ``least`` entries, always at ``most``, in between by chance."""
 
     least: int
@@ -31,8 +31,8 @@ class _Cut(NamedTuple):
     below: int
 
 
-LEAF_CUT: Final = _Cut(least=3, most=24, below=2**32 // 4)
-NODE_CUT: Final = _Cut(least=8, most=64, below=2**32 // 8)
+LEAF_CUT: Final = _NodeCutRule(least=3, most=24, below=2**32 // 4)
+NODE_CUT: Final = _NodeCutRule(least=8, most=64, below=2**32 // 8)
 PREFETCH_MAX: Final = 64
 DIFF_FIRST: Final = 256
 DIFF_MOST: Final = 16_384

@@ -111,7 +111,7 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
         return read_lake_description(self.point).moved_roots
 
 
-class _Owner(Enum):
+class _OwnerState(Enum):
     """What became of the lake that a backup is of."""
 
     GONE = auto()
@@ -344,9 +344,9 @@ def restore_backup(
             point, place, source, [] if owners is None else owners.list_owners(lake.id), clock
         )
         is_to_own = (
-            owner in (_Owner.GONE, _Owner.SEALED)
-            or (own and owner is _Owner.LIVE)
-            or (source_is_gone and owner is _Owner.UNKNOWN)
+            owner in (_OwnerState.GONE, _OwnerState.SEALED)
+            or (own and owner is _OwnerState.LIVE)
+            or (source_is_gone and owner is _OwnerState.UNKNOWN)
         )
         files = stack.enter_context(_open_backup_files(store, backup, lake.kernel.settings, progress, clock))
         was_restored = description is not None and _is_restored(description, point, is_to_own)
@@ -354,14 +354,16 @@ def restore_backup(
         missing: list[str] = []
         if not was_restored:
             put_back, missing = _restore_files(lake, point, files, is_to_own, allow_missing)
-        if own and owner is _Owner.LIVE:
+        if own and owner is _OwnerState.LIVE:
             _seal_source(point, place, owner_place, lake.author, settings, clock)
-            owner = _Owner.SEALED
-        owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
+            owner = _OwnerState.SEALED
+        owns = owner in (_OwnerState.GONE, _OwnerState.SEALED) or (
+            owner is _OwnerState.UNKNOWN and source_is_gone
+        )
         if (own or source_is_gone) and not owns:
             raise _cannot_own_error(owner_place, owner)
         others = [*read_backups_elsewhere(store, point)]
-        if owner is _Owner.SEALED:
+        if owner is _OwnerState.SEALED:
             others += _registered_at_source(point, owner_place, get_place(store), clock)
         unregistered: tuple[str, ...] = ()
         if owns and owners is not None:  # before it takes writes
@@ -462,10 +464,10 @@ def _files_gone_error(point: BackupPoint, missing: Sequence[str], is_to_own: boo
     )
 
 
-def _cannot_own_error(place: Place, owner: _Owner) -> InvalidRequest:
+def _cannot_own_error(place: Place, owner: _OwnerState) -> InvalidRequest:
     where = get_place(place) if isinstance(place, Store) else os.fspath(place)
     message = f"the backed-up lake at {where} still accepts writes: --own makes it read-only"
-    if owner is _Owner.UNKNOWN:
+    if owner is _OwnerState.UNKNOWN:
         message = (
             f"the backed-up lake at {where} cannot be reached from here, and two lakes must not own "
             "one table\n  Give its address (--source), or if it is lost for good, use --source-is-gone."
@@ -548,7 +550,7 @@ def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhe
 class _FoundOwner(NamedTuple):
     """What became of the lake that a backup is of, and where that was seen."""
 
-    state: _Owner
+    state: _OwnerState
     place: Place
 
 
@@ -561,16 +563,16 @@ def _find_owner(
     it is not elsewhere, unless it is at one of these.
     """
     here, where = get_place(target), point.source
-    found_owner = _FoundOwner(_Owner.GONE, where)
+    found_owner = _FoundOwner(_OwnerState.GONE, where)
     if source is not None or where != here or where.startswith("memory:"):
         found_owner = _look_for_owner(point, here, source, where, clock)
-    for place in later if found_owner.state is not _Owner.LIVE else ():
+    for place in later if found_owner.state is not _OwnerState.LIVE else ():
         if place in (here, where) or place.startswith("memory:"):  # one in memory has ended with its process
             continue
         later_owner = _look_for_owner(point, here, None, place, clock)
-        if later_owner.state is _Owner.LIVE:
+        if later_owner.state is _OwnerState.LIVE:
             return later_owner
-        if found_owner.state is not _Owner.SEALED and later_owner.state is not _Owner.GONE:
+        if found_owner.state is not _OwnerState.SEALED and later_owner.state is not _OwnerState.GONE:
             found_owner = later_owner
     return found_owner
 
@@ -594,25 +596,25 @@ def _look_for_owner(
                 else:
                     place = os.fspath(source) if source is not None else where
                     if place in seen or place.startswith("memory:"):
-                        return _FoundOwner(_Owner.UNKNOWN, looked_at)
+                        return _FoundOwner(_OwnerState.UNKNOWN, looked_at)
                     seen.add(place)
                     store = open_store(place, False, clock)
                     stack.callback(store.close)
                 description = find_description(store)
         except LakeNotFound:
             is_sure = source is not None or not is_local(where)
-            return _FoundOwner(_Owner.GONE if is_sure else _Owner.UNKNOWN, looked_at)
+            return _FoundOwner(_OwnerState.GONE if is_sure else _OwnerState.UNKNOWN, looked_at)
         except PenstockError:
-            return _FoundOwner(_Owner.UNKNOWN, looked_at)
+            return _FoundOwner(_OwnerState.UNKNOWN, looked_at)
         if description is None or description.id != lake_id or description.is_backup:
-            return _FoundOwner(_Owner.GONE, looked_at)
+            return _FoundOwner(_OwnerState.GONE, looked_at)
         arrival = description.arrival
         if arrival is not None and arrival.point and arrival.phase is not CopyPhase.COMPLETE:
-            return _FoundOwner(_Owner.GONE, looked_at)  # a restore that has not ended looks again
+            return _FoundOwner(_OwnerState.GONE, looked_at)  # a restore that has not ended looks again
         if description.sealed is None or not description.sealed.is_final:
-            return _FoundOwner(_Owner.LIVE, looked_at)
+            return _FoundOwner(_OwnerState.LIVE, looked_at)
         if description.sealed.target == here:
-            return _FoundOwner(_Owner.SEALED, looked_at)
+            return _FoundOwner(_OwnerState.SEALED, looked_at)
         source, where = None, description.sealed.target  # it moved: what became of it there?
 
 

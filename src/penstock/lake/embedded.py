@@ -41,7 +41,7 @@ from penstock.lake.answers import (
 )
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationHandlers
-from penstock.lake.audits.engine import LakeEngine
+from penstock.lake.audits.engine import DuckDbExpectationEngine
 from penstock.lake.call import commit_meta, in_transaction_error, request_digest, take_first
 from penstock.lake.figures import OpenLake, gather_figures
 from penstock.lake.handlers.description import DescriptionHandlers, list_roots
@@ -106,7 +106,7 @@ class Embedded:
         self._opened: Places | None = None
         self._open_lake = open_lake
         self._transaction_ways: TransactionHandlers | None = None
-        self.engine = kernel.checks.engine = LakeEngine(self)
+        self.engine = kernel.checks.engine = DuckDbExpectationEngine(self)
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.read_state)
         self.count_requests: Callable[[], tuple[RequestCounts, ...] | None] = lambda: None

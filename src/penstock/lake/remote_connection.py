@@ -205,13 +205,13 @@ class Connection:
         return _SecurePool(host, port, maxsize=KEPT_MAX, ssl_context=context)
 
 
-class _Sent(threading.local):
+class _SentRequest(threading.local):
     """When the last request of a thread was sent. A large one may be on its way for long before that."""
 
     at_s: float | None = None
 
 
-_sent: Final = _Sent()
+_sent: Final = _SentRequest()
 
 
 class _PlainConnection(HTTPConnection):

@@ -27,7 +27,7 @@ from penstock.processes.process import (
     WorkerProcess,
     WorkNotBegun,
 )
-from penstock.processes.waiting_line import ProcessLine
+from penstock.processes.waiting_line import ProcessWaitingLine
 
 TASKS_MAX: Final = 1_000
 """Of one process."""
@@ -69,7 +69,7 @@ class ProcessPool:
         self._idle: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
         self._starting = 0
-        self._line = ProcessLine(limits.count)
+        self._line = ProcessWaitingLine(limits.count)
         self._failed_starts = 0
         self._problem: PenstockError | None = None
         self._is_closed = False

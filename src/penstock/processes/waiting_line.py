@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 
-class ProcessLine:
+class ProcessWaitingLine:
     """Who waits, who works, and whose turn it is. Its owner holds a lock around every use."""
 
     def __init__(self, processes_max: int) -> None:

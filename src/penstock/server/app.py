@@ -31,7 +31,7 @@ from penstock.server.answer_stream import Send, stream_answer
 from penstock.server.client_watch import WATCH_AFTER_S, ClientWatch
 from penstock.server.file_sender import send_file
 from penstock.server.headers import Headers
-from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
+from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodySlots
 from penstock.server.limits import Limits
 from penstock.server.logs import Log, LogLevel, LogLineWriter, format_current_time, mask_secrets
 from penstock.server.read_start_queue import ReadStarter
@@ -130,7 +130,7 @@ class Application:
         self._vital_threads = HandlerThreads(VITAL_MAX)
         self._places = RequestSlots(limits.open_requests_max, limits.caller_requests_max)
         self.turns = ReadTurns(limits.long_reads_max, meter)
-        self._large_bodies = LargeBodies()
+        self._large_bodies = LargeBodySlots()
         self._starts = ReadStarter(self._threads)
         self._arriving = 0
         self._open_told = -1

@@ -53,7 +53,7 @@ class BackgroundSweep:
         while not self._stopped.wait(max(LOOK_MIN_S, self._every_s / LOOKS_EACH)):
             try:
                 self.sweep_if_due()
-            except _Stopped:
+            except _SweepStopped:
                 return
             except PenstockError as problem:
                 self._log.log_message(LogLevel.WARNING, f"the lake could not be swept: {problem.message}")
@@ -94,7 +94,7 @@ class BackgroundSweep:
         def note_progress(subject: str, count: int) -> None:  # noqa: ARG001
             lease.renew_if_due()  # if it is lost, another may begin, which does no harm
             if self._stopped.is_set():
-                raise _Stopped
+                raise _SweepStopped
 
         swept = self._catalogue.do(Sweep(), note_progress)
         tables = self._catalogue.do(SweepTables(remove_data=self._remove_data, limit=None), note_progress)
@@ -130,5 +130,5 @@ class BackgroundSweep:
             self._log.log_message(LogLevel.WARNING, f"the files of tables were not all swept: {pool.problem}")
 
 
-class _Stopped(Exception):
+class _SweepStopped(Exception):
     """The server stops; what the sweep has not come to is left for the next one."""

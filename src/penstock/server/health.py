@@ -49,7 +49,7 @@ class Readiness:
         self._catalogue = catalogue
         self._writability = Writability(catalogue) if isinstance(catalogue, Embedded) else None
         self._lock = threading.Lock()
-        self._probe: _Probe | None = None
+        self._probe: _LakeProbe | None = None
         self.is_draining = False
 
     def note_error(self, error: PenstockError) -> None:
@@ -63,7 +63,7 @@ class Readiness:
             raise Unavailable("the server is stopping")
         with self._lock:
             if self._probe is None or self._probe.is_old():
-                self._probe = _Probe(self._catalogue, self._writability)
+                self._probe = _LakeProbe(self._catalogue, self._writability)
             probe = self._probe
         if not probe.ended.wait(PROBE_TIMEOUT_S):
             raise Unavailable(f"the lake has not answered for {PROBE_TIMEOUT_S:g} s")
@@ -73,7 +73,7 @@ class Readiness:
             raise probe.write_problem
 
 
-class _Probe:
+class _LakeProbe:
     """One look at the lake, in a thread of its own, for nobody knows how long it takes."""
 
     def __init__(self, catalogue: Catalogue, writability: Writability | None) -> None:

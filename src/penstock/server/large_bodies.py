@@ -17,20 +17,20 @@ LARGE_BODIES_MAX: Final = 16
 LARGE_BODIES_OF_CALLER_MAX: Final = 8
 
 
-class LargeBodies:
+class LargeBodySlots:
     """So many places, and who waits for one. Used by the thread of the event loop alone."""
 
     def __init__(self) -> None:
         self._places = RequestSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_CALLER_MAX)
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def wait_for_place(self, caller: str) -> LargePlace:
+    async def wait_for_place(self, caller: str) -> LargeBodySlot:
         """A place for a caller, once there is one that it may have."""
         while not self._places.may_take(caller):
             freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(freed)
             await freed
-        return LargePlace(self, self._places.take_slot(caller))
+        return LargeBodySlot(self, self._places.take_slot(caller))
 
     def look_again(self) -> None:
         """Let all who wait see whether there is a place for them."""
@@ -40,10 +40,10 @@ class LargeBodies:
                 future.set_result(None)
 
 
-class LargePlace:
+class LargeBodySlot:
     """A place that a body has until it is given back, with that of its request."""
 
-    def __init__(self, bodies: LargeBodies, slot: RequestSlot) -> None:
+    def __init__(self, bodies: LargeBodySlots, slot: RequestSlot) -> None:
         self._bodies, self._place = bodies, slot
 
     def give_back(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from penstock.errors import TooLarge
-from penstock.server.large_bodies import LARGE_BODY_BYTES, LargePlace
+from penstock.server.large_bodies import LARGE_BODY_BYTES, LargeBodySlot
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -29,11 +29,11 @@ class RequestBody:
     """A body that arrives part by part. A large one waits for a place before the rest of it is read."""
 
     def __init__(
-        self, receive: Receive, size_max_bytes: int, take_place: Callable[[], Awaitable[LargePlace]]
+        self, receive: Receive, size_max_bytes: int, take_place: Callable[[], Awaitable[LargeBodySlot]]
     ) -> None:
         self._receive, self._size_max_bytes = receive, size_max_bytes
         self._take_place = take_place
-        self.place: LargePlace | None = None
+        self.place: LargeBodySlot | None = None
         self.waits_for_place = False
         self._parts: list[bytes] = []
         self.size_bytes = 0

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from penstock.errors import ReferenceExists
 from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import CommitIntent, make_change_operation
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
@@ -23,8 +23,8 @@ from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.owner import DeltaOwner, OwnerRatifiedTable
-from penstock.formats.delta.ownership.recovery import Recovery
-from penstock.formats.delta.ownership.status import StatusOverview
+from penstock.formats.delta.ownership.recovery import TableRecovery
+from penstock.formats.delta.ownership.status import PublicationOverview
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -56,7 +56,7 @@ class DeltaLake:
         clock: Clock = now_us,
     ) -> None:
         self.places = Places()
-        self.commits = Commits(self.places)
+        self.commits = CommitReader(self.places)
         self.publisher = Publisher(self.places, self._read, background=False)
         self.identity = identity = OwnerIdentity(lake_id, "https://lake.example.org")
         told = self.publisher if publishes else Publisher(self.places, self._read, background=False)
@@ -72,8 +72,8 @@ class DeltaLake:
         """Let tables come and go by another way, such as one that is interrupted."""
         hands = handover(self.tables, self.places, self.publisher, self.commits, self.identity)
         self.owner.handover = hands
-        self.owner._recovery = Recovery(self.tables, self.places, hands, self.identity)
-        self.owner._overview = StatusOverview(
+        self.owner._recovery = TableRecovery(self.tables, self.places, hands, self.identity)
+        self.owner._overview = PublicationOverview(
             self.tables,
             self.places,
             self.publisher,

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.errors import ReferenceExists
 from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import (
     ActionsBodyFile,
     CommitIntent,
@@ -74,7 +74,7 @@ class Owner:
     ) -> None:
         self.directory, self.places, self.clock = directory, places or Places(), clock
         self.identity = OwnerIdentity(lake)
-        self.commits = Commits(self.places)
+        self.commits = CommitReader(self.places)
         self.publisher = Publisher(self.places, self.read, background=background)
         self.format = kind(self.places, self.identity, clock, self.publisher, self.commits, unpublished_max)
         self.kernel = Kernel(store, [self.format], Settings(write_timeout_s=30), clock)

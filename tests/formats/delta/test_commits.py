@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.branch_log.branch_log import CommitTerms
-from penstock.formats.delta.branch_log.commits import Commits, parse_terms
+from penstock.formats.delta.branch_log.commits import CommitReader, parse_terms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -31,12 +31,12 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
     owner.close()
 
 
-def fresh(owner: Owner, **how: int) -> Commits:
+def fresh(owner: Owner, **how: int) -> CommitReader:
     """What another process knows: nothing."""
-    return Commits(owner.places, **how)
+    return CommitReader(owner.places, **how)
 
 
-def data(owner: Owner, commits: Commits, version: int, *, may_read: bool = True) -> bytes:
+def data(owner: Owner, commits: CommitReader, version: int, *, may_read: bool = True) -> bytes:
     content, entry = owner.content(), owner.line().find_entry(version, owner.read)
     return commits.read_commit_bytes(owner.table(may_read=may_read), content.location, version, entry)
 

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import InvalidContent
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.ratification import check_proposal
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.lint_files import Lookup
@@ -77,13 +77,13 @@ def test_a_file_is_added_that_is_not_in_the_table_or_is_there_as_it_is(lake: Lak
 def lookups(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was asked about the files of tables."""
     asked: list[Any] = []
-    live = Commits.make_active_file_lookup
+    live = CommitReader.make_active_file_lookup
 
-    def counted(self: Commits, *given: Any) -> Lookup:
+    def counted(self: CommitReader, *given: Any) -> Lookup:
         asked.append(given)
         return live(self, *given)
 
-    monkeypatch.setattr(Commits, "make_active_file_lookup", counted)
+    monkeypatch.setattr(CommitReader, "make_active_file_lookup", counted)
     return asked
 
 

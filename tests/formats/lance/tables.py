@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from penstock import Lake
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import PromoteLance
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader, decode_state
@@ -87,7 +87,7 @@ def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, Lanc
 def manifest(lake: Lake, ref: str = "main", table: str = ITEMS) -> Manifest:
     """The manifest of the newest version, as it is stored."""
     number, version = newest(lake, ref, table)
-    found = Manifests(plugin_of(embedded(lake), LancePlugin).parts.places)
+    found = ManifestReader(plugin_of(embedded(lake), LancePlugin).parts.places)
     return found.read_manifest(content(lake, ref, table).location, "", number, version)
 
 

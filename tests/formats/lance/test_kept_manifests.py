@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.formats.lance import manifest_reader
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.state import LanceTableVersion
@@ -39,7 +39,7 @@ def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Pl
     (tmp_path / "_versions").mkdir()
     (tmp_path / "_versions/1.manifest-1").write_bytes(data)
     version, parsed = version_of(data), Manifest.decode(data)
-    remembering, reading_anew = Manifests(places), Manifests(places)
+    remembering, reading_anew = ManifestReader(places), ManifestReader(places)
     remembering.cache_manifest(version, data, parsed)
     assert remembering.read_manifest(str(tmp_path), "", 1, version) is parsed
     assert reading_anew.read_manifest(str(tmp_path), "", 1, version) == parsed
@@ -47,7 +47,7 @@ def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Pl
 
 def test_a_large_manifest_is_remembered_as_bytes_only(places: Places) -> None:
     data = manifest(1, b"x" * manifest_reader.PARSED_MAX_BYTES).encode()
-    manifests, version, parsed = Manifests(places), version_of(data), Manifest.decode(data)
+    manifests, version, parsed = ManifestReader(places), version_of(data), Manifest.decode(data)
     manifests.cache_manifest(version, data, parsed)
     found = manifests.read_manifest("/nowhere", "", 1, version)
     assert found == parsed
@@ -61,7 +61,7 @@ def test_the_oldest_are_forgotten_when_they_take_too_much(
     monkeypatch.setattr(
         manifest_reader, "KEPT_MAX_BYTES", 8 * (len(packed[0]) + len(packed[1]) + len(packed[2]))
     )
-    manifests = Manifests(places)
+    manifests = ManifestReader(places)
     for data in packed:
         manifests.cache_manifest(version_of(data), data, Manifest.decode(data))
     known = [manifests.find_cached(version_of(data)) for data in packed]
@@ -69,6 +69,6 @@ def test_the_oldest_are_forgotten_when_they_take_too_much(
 
 
 def test_a_version_that_is_known_by_its_place_alone_is_not_remembered(places: Places) -> None:
-    registered, manifests = LanceTableVersion(size=3), Manifests(places)
+    registered, manifests = LanceTableVersion(size=3), ManifestReader(places)
     manifests.cache_manifest(registered, b"abc")
     assert manifests.find_cached(registered) is None

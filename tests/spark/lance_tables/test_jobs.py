@@ -288,7 +288,7 @@ class _Losing:
 
 
 def test_what_two_attempts_of_one_task_tell_is_not_committed() -> None:
-    told = [output._Message(3, []) for _ in range(2)]
+    told = [output._TaskFragments(3, []) for _ in range(2)]
     with pytest.raises(InvalidRequest, match="reported the output of partition 3 twice"):
         output._collect_output(told)
 

@@ -54,7 +54,7 @@ def demo(call: CommandContext, directory: Path | None, no_spark: bool) -> None:
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs an empty directory")
     place = directory or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    story = Story(place.absolute(), quiet=call.json)
+    story = DemoStory(place.absolute(), quiet=call.json)
     missing = "" if no_spark else what_is_missing()
     if no_spark or missing:
         show_story(story)
@@ -82,7 +82,7 @@ def load_first_rows(lake: Lake, penstock: Any) -> None:
     lake.commit(puts, message="first load", create_namespaces=True)
 
 
-def show_story(story: Story) -> None:
+def show_story(story: DemoStory) -> None:
     """The story, from an empty directory to a commit undone."""
     orders = "put sales.orders --type iceberg metadata_location=s3://demo/orders"
     story.print_line(
@@ -120,7 +120,7 @@ def show_story(story: Story) -> None:
     story.run_command("show main sales.orders")
 
 
-class Story:
+class DemoStory:
     """Says what it does, does it, and stops if it did not go as the story wants."""
 
     def __init__(self, folder: Path, quiet: bool) -> None:

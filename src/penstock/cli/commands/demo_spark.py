@@ -18,7 +18,7 @@ from penstock.lake.opener import open_lake
 from penstock.spark.java import find_java, quiet_home
 
 if TYPE_CHECKING:
-    from penstock.cli.commands.demo import Story
+    from penstock.cli.commands.demo import DemoStory
     from penstock.lake.lake import Lake
     from penstock.lake.transactions.transaction import Transaction
 
@@ -46,7 +46,7 @@ def what_is_missing() -> str:
     return ""
 
 
-def show_spark_demo(story: Story) -> None:
+def show_spark_demo(story: DemoStory) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
     with _start_spark(story) as (lake, spark):
@@ -168,7 +168,7 @@ def read_elsewhere(lake: Lake, deltalake: Any, lance: Any) -> None:
 
 
 @contextmanager
-def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
+def _start_spark(story: DemoStory) -> Iterator[tuple[Lake, Any]]:
     """The lake, and a session of Spark for it, which takes a few seconds to start."""
     from penstock.spark import session
 

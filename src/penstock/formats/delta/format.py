@@ -23,7 +23,7 @@ from penstock.formats.delta.branch_log.commit_attempt import (
     ratify_attempt,
     stage_versioned_proposal,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import (
     NAME,
     CommitIntent,
@@ -84,12 +84,12 @@ class DeltaFormat(Format):
         owner: OwnerIdentity,
         clock: Clock,
         publisher: Publisher,
-        commits: Commits | None = None,
+        commits: CommitReader | None = None,
         unpublished_max: int = UNPUBLISHED_MAX,
         log_check: LogCheck | None = None,
     ) -> None:
         """Without a ``log_check`` nobody looks whether a log has what the lake does not know."""
-        self.commits = commits or Commits(places)
+        self.commits = commits or CommitReader(places)
         self._owner, self._clock, self._publisher = owner, clock, publisher
         self._unpublished_max, self._log_check = unpublished_max, log_check
 

@@ -19,7 +19,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.stores import get_place
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+    from penstock.formats.delta.lake.dropped_erase import DroppedDeltaErasure
     from penstock.formats.delta.lake.erase import DeltaErasure
     from penstock.formats.delta.lake.handlers import DeltaHandlers
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
@@ -137,7 +137,7 @@ class DeltaPlugin(PublishingPlugin["DeltaServices"]):
 
         return DeltaErasure(self.lake, self.parts, call.key, call.who)
 
-    def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
-        from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+    def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDeltaErasure:
+        from penstock.formats.delta.lake.dropped_erase import DroppedDeltaErasure
 
-        return DroppedDelta(self.lake, self.parts, call.key, call.who, content)
+        return DroppedDeltaErasure(self.lake, self.parts, call.key, call.who, content)

@@ -25,7 +25,7 @@ from penstock.lake.call import Call
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.formats.files.lake.dropped_erase import DroppedFiles
+    from penstock.formats.files.lake.dropped_erase import DroppedFilesErasure
     from penstock.formats.files.lake.erase import FilesErasure
     from penstock.formats.files.lake.handlers import FilesHandlers
     from penstock.formats.files.lake.missing_files import MissingPoolFiles
@@ -111,10 +111,10 @@ class FilesPlugin(FormatPlugin):
 
         return FilesErasure(self.lake, call.key, call.who)
 
-    def dropped_erasure(self, call: EraseTable, content: FilesTable) -> DroppedFiles:
-        from penstock.formats.files.lake.dropped_erase import DroppedFiles
+    def dropped_erasure(self, call: EraseTable, content: FilesTable) -> DroppedFilesErasure:
+        from penstock.formats.files.lake.dropped_erase import DroppedFilesErasure
 
-        return DroppedFiles(self.lake, call.key, call.who, content)
+        return DroppedFilesErasure(self.lake, call.key, call.who, content)
 
     @property
     def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifest_reader import Manifests, is_manifest_of
+from penstock.formats.lance.manifest_reader import ManifestReader, is_manifest_of
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, make_manifest_path, make_staged_path
 from penstock.formats.lance.promotion_tasks import PromoteTask
 from penstock.formats.lance.registration import list_versions_at
@@ -57,7 +57,7 @@ class ChainState(NamedTuple):
 class ManifestChains:
     """Looks into chains, and puts manifests there. Of one chain, one thread at a time may."""
 
-    def __init__(self, places: Places, manifests: Manifests, objects: Objects) -> None:
+    def __init__(self, places: Places, manifests: ManifestReader, objects: Objects) -> None:
         self._places, self._manifests, self._objects = places, manifests, objects
         self._known: OrderedDict[tuple[UUID, str, str], tuple[int, ObjectId]] = OrderedDict()
         self._pinned: OrderedDict[tuple[str, str, bytes], None] = OrderedDict()

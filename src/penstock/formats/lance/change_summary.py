@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.fragments import FolderVersion, Fragment, list_fragments
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.merge_sides import NumberedVersion, TableSide
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
@@ -40,7 +40,7 @@ class FragmentChanges(NamedTuple):
 
 
 def compare_fragments(
-    objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
+    objects: Objects, manifests: ManifestReader, before: LanceTable | None, after: LanceTable | None
 ) -> FragmentChanges:
     """What leads from one state to another. ``UnknownPlacement`` or ``Damaged`` if that cannot be read."""
     old_fragments, becomes = (_fragments_by_files(objects, manifests, content) for content in (before, after))
@@ -60,7 +60,7 @@ def _find_newest_version(objects: Objects, content: LanceTable | None) -> Number
     return None if content is None else TableSide.from_table(content, objects).find_newest()
 
 
-def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTable | None) -> _ByFiles:
+def _fragments_by_files(objects: Objects, manifests: ManifestReader, content: LanceTable | None) -> _ByFiles:
     newest = _find_newest_version(objects, content)
     if content is None or newest is None:
         return {}
@@ -73,7 +73,7 @@ def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTa
 
 
 def summarize_change(
-    objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
+    objects: Objects, manifests: ManifestReader, before: LanceTable | None, after: LanceTable | None
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
     numbers = [
@@ -124,7 +124,7 @@ def _count_bytes(fragments: Iterable[Fragment]) -> int | None:
 
 
 def find_missing_files(
-    objects: Objects, manifests: Manifests, places: Places, before: LanceTable | None, after: LanceTable
+    objects: Objects, manifests: ManifestReader, places: Places, before: LanceTable | None, after: LanceTable
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, those that are not in the table's folder."""
     try:

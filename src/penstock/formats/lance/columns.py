@@ -19,7 +19,7 @@ _NULLABLE: Final = 6
 _NO_PARENT: Final = 2**64 - 1
 
 
-class _Column(NamedTuple):
+class _ComparedColumn(NamedTuple):
     name: str
     parent: int
     is_nullable: bool
@@ -118,11 +118,11 @@ def has_more_columns(manifest: Manifest, other: Manifest) -> bool:
     return bool(_index_columns_by_id(manifest).keys() - _index_columns_by_id(other).keys())
 
 
-def _index_columns_by_id(manifest: Manifest) -> dict[int, _Column]:
-    columns: dict[int, _Column] = {}
+def _index_columns_by_id(manifest: Manifest) -> dict[int, _ComparedColumn]:
+    columns: dict[int, _ComparedColumn] = {}
     for field in map(ProtobufMessage.decode, manifest.schema[0]):
         parent = field.get_number(_PARENT)
-        columns[field.get_number(_ID) or 0] = _Column(
+        columns[field.get_number(_ID) or 0] = _ComparedColumn(
             field.get_text(_NAME) or "",
             _NO_PARENT if parent is None else parent,
             bool(field.get_number(_NULLABLE)),

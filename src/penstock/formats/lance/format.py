@@ -13,7 +13,7 @@ from penstock.formats.lance.branch_chains import WriteTarget
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.manifest_check import ManifestCheck
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.state import (
     NAME,
     LanceState,
@@ -49,7 +49,9 @@ class LanceFormat(Format):
     content_type = LanceTable
     takes_any_base = True
 
-    def __init__(self, places: Places, manifests: Manifests, clock: Clock, promoter: CommitListener) -> None:
+    def __init__(
+        self, places: Places, manifests: ManifestReader, clock: Clock, promoter: CommitListener
+    ) -> None:
         self._places, self._manifests, self._clock, self._promoter = places, manifests, clock, promoter
         self._checking = ManifestCheck(places, manifests)
 

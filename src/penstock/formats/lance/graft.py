@@ -25,7 +25,7 @@ from penstock.formats.lance.fragments import (
     list_fragments,
     make_file_mark,
 )
-from penstock.formats.lance.lineage import Lineage, RowChanges
+from penstock.formats.lance.lineage import RowChanges, RowLineage
 from penstock.formats.lance.manifests import FileBase, Manifest, ManifestFlag, ManifestOperation
 from penstock.formats.lance.protobuf import ProtobufMessage, pack_numbers
 from penstock.formats.lance.relocation import (
@@ -159,7 +159,7 @@ def graft_changes(
     bases: Sequence[BaseState],
     source: FolderVersion,
     target: FolderVersion,
-    lineage: Lineage,
+    lineage: RowLineage,
     source_done: SideHistory,
     target_done: SideHistory,
     *,
@@ -204,7 +204,7 @@ def graft_changes(
 class _GraftedRows:
     """The rows of all states that differ, and what follows from them."""
 
-    def __init__(self, states: list[list[Fragment]], lineage: Lineage) -> None:
+    def __init__(self, states: list[list[Fragment]], lineage: RowLineage) -> None:
         self.lineage = lineage
         same = set.intersection(*({fragment.identity for fragment in fragments} for fragments in states))
         self.kept = [state for state in states[-1] if state.identity in same]
@@ -465,7 +465,7 @@ class RowGraft:
     """The target while fragments and deletions of the source come to it."""
 
     def __init__(
-        self, source: FolderVersion, target: FolderVersion, lineage: Lineage, rows: RowMoves
+        self, source: FolderVersion, target: FolderVersion, lineage: RowLineage, rows: RowMoves
     ) -> None:
         self._source, self._target, self._rows = source, target, rows
         self._lineage = lineage

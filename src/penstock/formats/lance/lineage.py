@@ -105,7 +105,7 @@ class RowChanges(NamedTuple):
         return unite_row_sets(change.removed for step, change in steps if not is_revert(step[1].staged))
 
 
-class Lineage:
+class RowLineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
 
     def __init__(self, sources: LineageReaders, rewrites: Iterable[VersionPointer] | None) -> None:

@@ -47,7 +47,7 @@ from penstock.formats.lance.intents import (
     RegisterStep,
     ResyncStep,
 )
-from penstock.formats.lance.manifest_reader import Manifests, is_manifest_of
+from penstock.formats.lance.manifest_reader import ManifestReader, is_manifest_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.names import (
     LINES,
@@ -98,7 +98,7 @@ MANIFEST_MAX_BYTES: Final = 512 * 1024 * 1024
 class ManifestCheck:
     """Checks in storage what the steps of a request name, before the request's turn."""
 
-    def __init__(self, places: Places, manifests: Manifests) -> None:
+    def __init__(self, places: Places, manifests: ManifestReader) -> None:
         self._places, self._manifests = places, manifests
 
     def check_steps(
@@ -122,7 +122,7 @@ class _RequestCheck:
     """The check of one request, step by step."""
 
     def __init__(
-        self, places: Places, manifests: Manifests, table: Table, objects: Objects, now_us: int
+        self, places: Places, manifests: ManifestReader, table: Table, objects: Objects, now_us: int
     ) -> None:
         self._places, self._manifests, self._objects, self._now_us = places, manifests, objects, now_us
         self._key: Key = table.key

@@ -35,7 +35,7 @@ class _KeptManifest(NamedTuple):
         return len(self.data) if self.manifest is None else 8 * len(self.data)
 
 
-class Manifests:
+class ManifestReader:
     """Reads manifests. May be used by many threads."""
 
     def __init__(self, places: Places) -> None:

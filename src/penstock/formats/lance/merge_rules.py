@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
 from penstock.formats.lance.branch_chains import WriteTarget, find_free_chain
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.merge_sides import NumberedVersion, TableSide, includes_version, is_same_version
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
 from penstock.formats.lance.relocation import UnknownPlacement
@@ -43,7 +43,7 @@ from penstock.storage.places import Places
 class MergeContext(NamedTuple):
     """What merge rules need to write a new version: manifests, places, the time and a check."""
 
-    manifests: Manifests
+    manifests: ManifestReader
     places: Places
     now_us: int
     check: Callable[[LanceTable], object]

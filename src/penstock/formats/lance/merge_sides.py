@@ -214,7 +214,7 @@ def find_parting_version(side: TableSide, base: TableSide, branch: str = MAIN) -
     return 0 if before is None else before.number
 
 
-class StandingVersion(NamedTuple):
+class UnderlyingVersion(NamedTuple):
     """A version that the newest one of a side builds on."""
 
     version: NumberedVersion
@@ -224,7 +224,7 @@ class StandingVersion(NamedTuple):
 
 def list_standing_versions(
     side: TableSide, branch: str = MAIN, is_kept: Callable[[NumberedVersion], bool] = lambda _: False
-) -> Iterator[StandingVersion]:
+) -> Iterator[UnderlyingVersion]:
     """The versions that the newest one of a side builds on, newest first.
 
     Where a version is a copy of an earlier one of the side, because what came between was undone, neither the
@@ -239,7 +239,7 @@ def list_standing_versions(
         if expected in (None, version.number):
             skipped_to = _find_copied(side, version, branch, is_kept)
         if skipped_to is None:
-            yield StandingVersion(version, expected in (None, version.number))
+            yield UnderlyingVersion(version, expected in (None, version.number))
             expected = version.number - 1
 
 

@@ -38,7 +38,7 @@ class LanceOwner(msgspec.Struct, frozen=True):
     """Which table of the lake it was when the lake took it."""
 
 
-class Ownership:
+class LanceOwnership:
     """Knows which tables are a lake's own. May be used by many threads."""
 
     def __init__(self, places: Places, lake: str) -> None:

@@ -27,7 +27,7 @@ from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.dropped_erase import DroppedLance
+    from penstock.formats.lance.lake.dropped_erase import DroppedLanceErasure
     from penstock.formats.lance.lake.erase import LanceErasure
     from penstock.formats.lance.lake.handlers import LanceHandlers
     from penstock.formats.lance.lake.missing_files import MissingLanceFiles
@@ -150,7 +150,7 @@ class LancePlugin(PublishingPlugin["LanceServices"]):
 
         return LanceErasure(self.lake, self.parts, call.key, call.who, all_references=call.all_references)
 
-    def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
-        from penstock.formats.lance.lake.dropped_erase import DroppedLance
+    def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLanceErasure:
+        from penstock.formats.lance.lake.dropped_erase import DroppedLanceErasure
 
-        return DroppedLance(self.lake, self.parts, call.key, call.who, content)
+        return DroppedLanceErasure(self.lake, self.parts, call.key, call.who, content)

@@ -20,11 +20,11 @@ from penstock.errors import ForeignCommit, PenstockError
 from penstock.formats.lance import metrics
 from penstock.formats.lance.chains import ManifestChains, WaitingVersion
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
-from penstock.formats.lance.ownership import Ownership
+from penstock.formats.lance.ownership import LanceOwnership
 from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork, make_job_id, merge_tasks
-from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.refs import RefFileWriter
 from penstock.formats.lance.state import LanceVersionReader, decode_state
 from penstock.formats.publisher import (
     BackgroundPublisher,
@@ -73,11 +73,11 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     def __init__(
         self,
         places: Places,
-        manifests: Manifests,
+        manifests: ManifestReader,
         objects: Objects,
-        ownership: Ownership,
+        ownership: LanceOwnership,
         *,
-        refs: RefFiles | None = None,
+        refs: RefFileWriter | None = None,
         current: Callable[[PromoteTask], LanceTable | None] | None = None,
         has_table: Callable[[PromoteTask], bool] | None = None,
         **options: Unpack[PublisherOptions],

@@ -43,7 +43,7 @@ logger = logging.getLogger("penstock")
 Refs = tuple[Mapping[str, OwnBranch], Mapping[str, OwnTag]]
 
 
-class RefFiles:
+class RefFileWriter:
     """Has the files. May be used by many threads.
 
     ``current`` tells the table as its branch has it now; nothing if it is not there any more.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from penstock.formats.lance.fragments import FolderVersion, list_fragments
-from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, trace_arrived_rows
+from penstock.formats.lance.lineage import TRACED_MAX, RowChange, RowChanges, RowLineage, trace_arrived_rows
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory, has_version_returned
 from penstock.formats.lance.names import is_revert
@@ -88,7 +88,7 @@ class LaterLanceVersions:
     def __init__(
         self,
         versions: Sequence[NumberedVersion],
-        lineage: Lineage,
+        lineage: RowLineage,
         side: Callable[[NumberedVersion], FolderVersion],
         *,
         is_undone: bool,
@@ -240,7 +240,7 @@ class MergedChanges:
     """What was done on a side that the commit came to by a merge, as far as merges remember it."""
 
     def __init__(
-        self, lineage: Lineage, history: SidesHistory, own: SidesHistory, now: FolderVersion
+        self, lineage: RowLineage, history: SidesHistory, own: SidesHistory, now: FolderVersion
     ) -> None:
         """``own`` is what the commit itself did: the history of the side has that, too."""
         self._lineage, self._now = lineage, now
@@ -278,7 +278,7 @@ class MergedChanges:
         return unite_row_sets(change.rewritten for change in others.updates.values())
 
 
-def find_rows_in(side: FolderVersion, rows: RowSet, lineage: Lineage) -> RowSet:
+def find_rows_in(side: FolderVersion, rows: RowSet, lineage: RowLineage) -> RowSet:
     """Those of some rows that a version has."""
     mine = (
         fragment

@@ -24,7 +24,7 @@ from penstock.formats.lance.columns import (
 )
 from penstock.formats.lance.fragments import FolderVersion, Fragment, list_fragments
 from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
-from penstock.formats.lance.lineage import Lineage, trace_arrived_rows
+from penstock.formats.lance.lineage import RowLineage, trace_arrived_rows
 from penstock.formats.lance.manifests import Manifest, ManifestFlag, ManifestOperation
 from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.protobuf import ProtobufMessage, unpack_numbers
@@ -99,8 +99,8 @@ class RevertStates(NamedTuple):
     now: FolderVersion
 
 
-def find_commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
-    """What a commit did to rows, by what its versions did. Raises as ``Lineage.find_row_change``."""
+def find_commit_rows(lineage: RowLineage, history: SidesHistory) -> CommitRows:
+    """What a commit did to rows, by what its versions did. Raises as ``RowLineage.find_row_change``."""
     operations = frozenset(history.operations)
     removed: list[RowSet] = []
     added: list[RowSet] = []
@@ -126,18 +126,18 @@ def find_commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
 
 
 def reverse_commit(
-    states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges
+    states: RevertStates, lineage: RowLineage, commit: CommitRows, later: LaterChanges
 ) -> GraftResult:
     """The version that is there now without what the commit did. ``IrreversibleCommit``, ``UnknownPlacement``
     if not."""
     for side in states:
         check_movable(side.manifest)
-    return _Reversal(states, lineage, commit, later).reverse_commit()
+    return _CommitReversal(states, lineage, commit, later).reverse_commit()
 
 
-class _Reversal:
+class _CommitReversal:
     def __init__(
-        self, states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges
+        self, states: RevertStates, lineage: RowLineage, commit: CommitRows, later: LaterChanges
     ) -> None:
         self._states, self._lineage, self._commit, self._later = states, lineage, commit, later
         self._before, self._after, self._now = map(list_fragments, states)

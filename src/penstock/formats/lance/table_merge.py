@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.formats.lance.branch_chains import OwnedChain
 from penstock.formats.lance.graft import OF_ROWS, PLAIN, GraftRefused, SideHistory, check_operations
-from penstock.formats.lance.lineage import Lineage, find_rewrites
+from penstock.formats.lance.lineage import RowLineage, find_rewrites
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.merge_sides import (
     NumberedVersion,
@@ -181,7 +181,7 @@ class TableMerge:
             self._add_version(landed, branch)
 
     def _find_later_versions(
-        self, side: TableSide, lineage: Lineage, branch: str
+        self, side: TableSide, lineage: RowLineage, branch: str
     ) -> LaterLanceVersions | None:
         """The versions that came after a state, with that one; ``None`` if it is of another chain.
 
@@ -297,7 +297,7 @@ class TableMerge:
             bases, mover, ground, now, lineage, arrived, history, branch, is_again=is_again, strange=strange
         )
 
-    def _find_rows_removed_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
+    def _find_rows_removed_elsewhere(self, lineage: RowLineage, base: TableSide, branch: str) -> RowSet:
         """The rows that another side had and removed since it parted from this one."""
         changes = lineage.find_row_changes(lineage.trace_rows(find_history_since(base, self._here, branch)))
         if changes is None:
@@ -521,7 +521,7 @@ def _list_newest_versions(
 
 
 def _make_side_history(
-    lineage: Lineage, side: TableSide, history: SidesHistory, states: Sequence[TableSide], branch: str
+    lineage: RowLineage, side: TableSide, history: SidesHistory, states: Sequence[TableSide], branch: str
 ) -> SideHistory:
     trace = lineage.trace_rows(history)
     unknown = [state for state in states if not is_based_on(side, state, branch)]
@@ -536,7 +536,7 @@ def _make_side_history(
 
 
 def _find_replaced_rows(
-    lineage: Lineage, side: TableSide, states: Sequence[TableSide], branch: str
+    lineage: RowLineage, side: TableSide, states: Sequence[TableSide], branch: str
 ) -> RowSet | None:
     """The rows that some states have put in the place of others, and a side has not; ``None`` if unknown."""
     row_sets: list[RowSet] = []
@@ -549,7 +549,7 @@ def _find_replaced_rows(
 
 
 def _find_removed_rows(
-    lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str
+    lineage: RowLineage, state: TableSide, others: Sequence[TableSide], branch: str
 ) -> RowSet:
     """The rows that a common state has removed and another common state may have."""
     row_sets: list[RowSet] = []

@@ -28,8 +28,8 @@ from penstock.formats.lance.graft import (
     graft_changes,
     list_marks_between,
 )
-from penstock.formats.lance.lineage import Lineage, LineageReaders, find_rewrites
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.lineage import LineageReaders, RowLineage, find_rewrites
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, make_transaction
 from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.names import LINES, MAIN, make_staged_path
@@ -73,7 +73,7 @@ class VersionWriter:
     def __init__(
         self,
         places: Places,
-        manifests: Manifests,
+        manifests: ManifestReader,
         location: str,
         chain: OwnedChain,
         attempt: str,
@@ -127,7 +127,7 @@ class VersionWriter:
         self._pin_files(source, branch)
         return self._stage_version(manifest, newest, branch, message, arrived, source.state)
 
-    def open_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str = MAIN) -> Lineage:
+    def open_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str = MAIN) -> RowLineage:
         """Where rows are, as far as some versions moved them. ``FormatRefused`` if one of these cannot be
         read."""
         try:
@@ -135,8 +135,8 @@ class VersionWriter:
         except UnknownPlacement as problem:
             raise FormatRefused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
 
-    def _read_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str) -> Lineage:
-        return Lineage(
+    def _read_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str) -> RowLineage:
+        return RowLineage(
             LineageReaders(
                 lambda version_at: self._read_folder_version_at(version_at, branch), self._read_deletions
             ),
@@ -171,7 +171,7 @@ class VersionWriter:
         source: tuple[NumberedVersion, SideHistory],
         onto: tuple[NumberedVersion, SideHistory],
         newest: NumberedVersion,
-        lineage: Lineage,
+        lineage: RowLineage,
         arrived: MergeArrivals,
         history: SidesHistory,
         branch: str = MAIN,
@@ -235,7 +235,7 @@ class VersionWriter:
         self,
         versions: tuple[NumberedVersion, NumberedVersion],
         newest: NumberedVersion,
-        lineage: Lineage,
+        lineage: RowLineage,
         commit: CommitRows,
         later: LaterChanges,
         branch: str = MAIN,

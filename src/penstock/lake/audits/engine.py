@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.processes.pool import ProcessPool
 
 
-class LakeEngine:
+class DuckDbExpectationEngine:
     """Asks by DuckDB, over the rows of a lake in this process. It is loaded when something is to be asked."""
 
     def __init__(self, lake: Embedded) -> None:

@@ -137,11 +137,13 @@ def _read_first_rows(connection: Any, reader: Any) -> list[Mapping[str, Any]]:
             rows += some.to_pylist()
         except (OverflowError, ValueError):
             shown = connection.from_arrow(some).project("cast(columns(*) as varchar)")
-            rows += [dict(zip(shown.columns, map(_Text, row), strict=True)) for row in shown.fetchall()]
+            rows += [
+                dict(zip(shown.columns, map(_DisplayText, row), strict=True)) for row in shown.fetchall()
+            ]
     return rows
 
 
-class _Text(str):
+class _DisplayText(str):
     """Words for a value, which are not the value itself: they are told without quotes."""
 
     __slots__ = ()

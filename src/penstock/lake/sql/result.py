@@ -29,7 +29,7 @@ class SqlResult(RowReader):
 
     def __init__(self, sql: str, tables: Mapping[tuple[str, ...], TableRows]) -> None:
         self.sql, self._tables = sql, tables
-        with _Session(tables) as session:
+        with _QueryRun(tables) as session:
             self._schema = session.begin_query(sql, lambda found: found.limit(0)).schema
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class SqlResult(RowReader):
             rows = found if where is None else found.filter(where)
             return rows if columns is None else rows.project(", ".join(map(quote_name, columns)))
 
-        session = _Session(self._tables)
+        session = _QueryRun(self._tables)
         try:
             reader = session.begin_query(self.sql, select_rows)
         except BaseException:
@@ -70,7 +70,7 @@ class SqlResult(RowReader):
         def select_count(found: Any) -> Any:
             return (found if where is None else found.filter(where)).aggregate("count(*)")
 
-        with _Session(self._tables) as session:
+        with _QueryRun(self._tables) as session:
             counted: int = (
                 session.next_batch(session.begin_query(self.sql, select_count)).column(0)[0].as_py()
             )
@@ -81,14 +81,14 @@ class SqlResult(RowReader):
         return [tuple(row.values()) for row in self.to_arrow().to_pylist()]
 
 
-def _read_batches(session: _Session, reader: Any) -> Iterator[Any]:
+def _read_batches(session: _QueryRun, reader: Any) -> Iterator[Any]:
     with session:
         yield None
         while (batch := session.next_batch(reader)) is not None:
             yield batch
 
 
-class _Session:
+class _QueryRun:
     """One run of a query on some tables."""
 
     def __init__(self, tables: Mapping[tuple[str, ...], TableRows]) -> None:
@@ -96,7 +96,7 @@ class _Session:
         self._datasets: list[RowDataset] = []
         self._thread = DuckDbThread()
 
-    def __enter__(self) -> _Session:
+    def __enter__(self) -> _QueryRun:
         return self
 
     def __exit__(self, *_: object) -> None:

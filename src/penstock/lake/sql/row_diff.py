@@ -163,7 +163,9 @@ def diff_rows(
     sides = [_open_rows(lake, path, before), _open_rows(lake, path, after)]
     if all(side is None for side in sides):
         raise lake.key_not_found(path, after)
-    old, new = (side if side is not None else _NoRows(path, sides[1 - n]) for n, side in enumerate(sides))
+    old, new = (
+        side if side is not None else _MissingTableRows(path, sides[1 - n]) for n, side in enumerate(sides)
+    )
     names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
     (old_rows, new_rows), read = _read_differing_rows(old, new, names)
     read_rows = _CountedRows(f"comparing rows of {path}", progress)
@@ -181,7 +183,7 @@ def _open_rows(lake: Lake, key: Key, ref: str) -> TableRows | None:
         return None
 
 
-class _NoRows(TableRows):
+class _MissingTableRows(TableRows):
     """A table that is not there, with the columns that it has elsewhere."""
 
     def __init__(self, key: Key, other: TableRows | None) -> None:

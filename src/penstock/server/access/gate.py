@@ -78,9 +78,9 @@ class TokenGate(AccessGate):
         self, catalogue: Catalogue, clock: Clock = now_us, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._catalogue, self._clock, self._monotonic = catalogue, clock, monotonic
-        self._known: dict[str, _Lookup] = {}
+        self._known: dict[str, _TokenLookup] = {}
         """Tokens that there are, or were lately, by id."""
-        self._unknown: dict[str, _Lookup] = {}
+        self._unknown: dict[str, _TokenLookup] = {}
         self._lock = Lock()
         self._lookups: dict[str, _GateTurn] = {}
         """Those that go on now, by id."""
@@ -128,7 +128,7 @@ class TokenGate(AccessGate):
                 last = self._known.get(token_id) or self._unknown.get(token_id)
                 if last is None or last.began_s <= asked_s:
                     began_s = self._monotonic()
-                    last = _Lookup(self._catalogue.do(FindToken(id=token_id)), began_s)
+                    last = _TokenLookup(self._catalogue.do(FindToken(id=token_id)), began_s)
                     self._remember_lookup(token_id, last)
                 return last.token
         finally:
@@ -137,7 +137,7 @@ class TokenGate(AccessGate):
                 if not turn.users:
                     self._lookups.pop(token_id, None)
 
-    def _remember_lookup(self, token_id: str, lookup: _Lookup) -> None:
+    def _remember_lookup(self, token_id: str, lookup: _TokenLookup) -> None:
         remembered, other = (self._known, self._unknown) if lookup.token else (self._unknown, self._known)
         with self._lock:
             other.pop(token_id, None)
@@ -147,7 +147,7 @@ class TokenGate(AccessGate):
                 del remembered[next(iter(remembered))]
 
 
-class _Lookup(NamedTuple):
+class _TokenLookup(NamedTuple):
     """What a look at the store found, and when it began."""
 
     token: Token | None

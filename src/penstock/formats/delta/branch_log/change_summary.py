@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import find_transitions
 from penstock.formats.delta.branch_log.prepared_table import make_lookup_at_version, read_steps
 from penstock.formats.delta.branch_log.ratification import read_declared
@@ -40,7 +40,7 @@ class FileChanges(NamedTuple):
 
 
 def compare_files(
-    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable | None
+    table: Table, commits: CommitReader, before: DeltaTable | None, after: DeltaTable | None
 ) -> FileChanges:
     """What leads from one state to another. Raises what reading their logs does."""
     if before is None or after is None or before.id != after.id:
@@ -56,14 +56,14 @@ def compare_files(
     )
 
 
-def _list_all_files(table: Table, commits: Commits, content: DeltaTable | None) -> dict[FileKey, Add]:
+def _list_all_files(table: Table, commits: CommitReader, content: DeltaTable | None) -> dict[FileKey, Add]:
     if content is None:
         return {}
     return {add.key: add for add in commits.read_snapshot(content, table.read).read_files()}
 
 
 def _compare_files_by_commits(
-    table: Table, commits: Commits, after: DeltaTable, old_line: BranchLog
+    table: Table, commits: CommitReader, after: DeltaTable, old_line: BranchLog
 ) -> FileChanges:
     """What the commits after a version come to: what came and went again is neither, nor what was there."""
     since = read_steps(table, commits, after, old_line.latest, decode_branch_log(after).latest)
@@ -82,7 +82,7 @@ def _list_files_only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[A
 
 
 def summarize_change(
-    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable | None
+    table: Table, commits: CommitReader, before: DeltaTable | None, after: DeltaTable | None
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
     versions = ChangeSummary(
@@ -156,7 +156,7 @@ def _sum_if_known(numbers: Iterable[int | None]) -> int | None:
 
 
 def _add_statistics(
-    table: Table, commits: Commits, before: DeltaTable | None, removed: dict[FileKey, Add | Remove]
+    table: Table, commits: CommitReader, before: DeltaTable | None, removed: dict[FileKey, Add | Remove]
 ) -> dict[FileKey, Add | Remove]:
     """Removed files as they were added: to remove one says nothing about its rows."""
     remaining_file_keys = {key for key, add in removed.items() if not add.stats}
@@ -183,7 +183,7 @@ def _add_statistics(
 
 
 def missing_files(
-    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable
+    table: Table, commits: CommitReader, before: DeltaTable | None, after: DeltaTable
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, those that are gone."""
     names: dict[str, None] = {}

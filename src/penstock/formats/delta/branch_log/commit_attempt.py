@@ -24,7 +24,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     encode_object,
     make_uuid,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.composed_commit import (
     encode_commit_info_line,
     limit_terms,
@@ -71,7 +71,7 @@ class CommitAttempt(msgspec.Struct, frozen=True):
 
 
 def stage_versioned_proposal(
-    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+    table: Table, commits: CommitReader, content: DeltaTable, proposal: DeltaProposal, now_ms: int
 ) -> CommitAttempt:
     """Check a proposal with a version, and stage it.
 
@@ -122,7 +122,7 @@ def ratify_attempt(table: Table, line: BranchLog, attempt: CommitAttempt) -> tup
 
 
 def is_ratified(
-    table: Table, commits: Commits, content: DeltaTable, line: BranchLog, attempt: CommitAttempt
+    table: Table, commits: CommitReader, content: DeltaTable, line: BranchLog, attempt: CommitAttempt
 ) -> bool:
     """Whether a version is this very attempt. Raises if it is another's, or can be nobody's yet."""
     version = attempt.version
@@ -171,7 +171,7 @@ def _complete_commit_info(proposal: DeltaProposal, line: BranchLog, now_ms: int)
 
 
 def _stage_attempt(
-    table: Table, commits: Commits, content: DeltaTable, begun: CommitAttempt, data: bytes, time_ms: int
+    table: Table, commits: CommitReader, content: DeltaTable, begun: CommitAttempt, data: bytes, time_ms: int
 ) -> CommitAttempt:
     assert content.id is not None
     terms, blobs, held = limit_terms(begun.proposal.terms), Blobs(), None

@@ -57,7 +57,7 @@ class ReplacedPartitions(msgspec.Struct, frozen=True):
     """Nothing was read for it."""
 
 
-class Commits:
+class CommitReader:
     """The commits of all tables, for ordinary threads."""
 
     def __init__(self, places: Places, memory_max_bytes: int = MEMORY_MAX_BYTES) -> None:

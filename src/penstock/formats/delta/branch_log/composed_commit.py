@@ -26,7 +26,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     encode_object,
     make_uuid,
 )
-from penstock.formats.delta.branch_log.commits import REPLACES, Commits, ReplacedPartitions
+from penstock.formats.delta.branch_log.commits import REPLACES, CommitReader, ReplacedPartitions
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, write_action
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
@@ -61,7 +61,7 @@ class CommitBody(NamedTuple):
 
 def compose_commit(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     content: DeltaTable,
     line: BranchLog,
     lines: bytes | CommitBody,
@@ -111,7 +111,7 @@ def encode_commit_info_line(info: CommitInfo, time_ms: int) -> bytes:
     return write_action(CommitInfo({**times, **info.fields, **times})) + b"\n"
 
 
-def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> CommitBody:
+def stage_body(table: Table, commits: CommitReader, location: str, lines: bytes) -> CommitBody:
     """Lines as a file of their own, put once for a request. ``PrepareAgain`` if that may not be done now."""
     staged: CommitBody | None = table.notes.get(("body", location, lines))
     if staged is not None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeGuard
 import msgspec
 
 from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import collect_paths
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetStep
 from penstock.formats.delta.branch_log.past_operations import MERGED
@@ -119,7 +119,7 @@ class LaterVersions:
     def __init__(
         self,
         table: Table,
-        commits: Commits,
+        commits: CommitReader,
         target: DeltaTable,
         newest: DeltaTable,
         parted: int,

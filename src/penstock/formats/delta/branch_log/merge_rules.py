@@ -26,7 +26,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     encode_object,
     replace_branch_log,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import files_before, list_brought_files
 from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
 from penstock.formats.delta.branch_log.merge_conflict import NetChangeConflict
@@ -56,7 +56,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
     read_steps,
     replacements_since,
 )
-from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.ratification import KnownDefinition, read_declared
 from penstock.formats.delta.branch_log.row_id_transfer import find_first_mark, transfer_row_ids
 from penstock.formats.delta.branch_log.state_difference import StateDifference, unite_protocols
 from penstock.formats.delta.branch_log.undo import redo_change, undo_change
@@ -106,7 +106,7 @@ _SHOWN: Final = 3
 
 def merge_table(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     base: DeltaTable | None,
     source: DeltaTable | None,
     now_ms: int,
@@ -141,7 +141,7 @@ def merge_table(
 
 
 def restore_table(
-    table: Table, commits: Commits, after: DeltaTable | None, now_ms: int, extend: Extend
+    table: Table, commits: CommitReader, after: DeltaTable | None, now_ms: int, extend: Extend
 ) -> AppliedChange:
     """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge_table``."""
     target = _require_managed(table)
@@ -205,7 +205,7 @@ def _replace_owner(metadata: Metadata, now: Metadata) -> Metadata:
 
 
 def restore_version(
-    table: Table, commits: Commits, version: int, now_ms: int, extend: Extend
+    table: Table, commits: CommitReader, version: int, now_ms: int, extend: Extend
 ) -> AppliedChange:
     """The table at an earlier version of its line. Raises as ``restore_table``, and ``VersionNotFound``."""
     target = _require_managed(table)
@@ -223,7 +223,7 @@ def restore_version(
 
 def revert_table(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     committed: DeltaTable | None,
     previous: DeltaTable | None,
     since: LaterCommitLookup,
@@ -256,7 +256,7 @@ def revert_table(
 
 def _restore_dropped(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     target: DeltaTable | None,
     after: DeltaTable | None,
     since: LaterCommitLookup,
@@ -276,7 +276,11 @@ def _restore_dropped(
 
 
 def _undo_creation(
-    table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: LaterCommitLookup
+    table: Table,
+    commits: CommitReader,
+    target: DeltaTable | None,
+    before: DeltaTable,
+    since: LaterCommitLookup,
 ) -> AppliedChange:
     """No table where the commit made one, if it is still as it was made."""
     if target is None or _is_forked_during_adoption(table, target):
@@ -296,7 +300,7 @@ def _undo_creation(
     )
 
 
-def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTable) -> bool:
+def _is_as(table: Table, commits: CommitReader, target: DeltaTable, before: DeltaTable) -> bool:
     """Whether a table is in a state that it had before, because all that came since was undone."""
     line, then = decode_branch_log(target), decode_branch_log(before)
     if BranchLogTip.from_line(line) == BranchLogTip.from_line(then):
@@ -351,7 +355,7 @@ def _drop_table(table: Table, target: DeltaTable | None, base: DeltaTable | None
 
 def _take_new_table(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     base: DeltaTable | None,
     source: DeltaTable,
     now_ms: int,
@@ -388,7 +392,7 @@ def _take_new_table(
     )
 
 
-def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[BranchLog, Blobs]:
+def _cut_line_at_fork(table: Table, commits: CommitReader, content: DeltaTable) -> tuple[BranchLog, Blobs]:
     """The part of a line that is the default branch's, and the objects that it takes to keep it."""
     line = decode_branch_log(content)
     fork = line.fork_version
@@ -447,7 +451,7 @@ class _TableMerge:
     def __init__(
         self,
         table: Table,
-        commits: Commits,
+        commits: CommitReader,
         base: DeltaTable | None,
         target: DeltaTable,
         source: DeltaTable,
@@ -704,7 +708,7 @@ class _TableMerge:
 
     def _definition_before_changes(
         self, stays: DeltaTable, after: int, theirs: Sequence[NetStep], winners: Sequence[NetStep]
-    ) -> KnownProposal:
+    ) -> KnownDefinition:
         """What the table was to the line that stays, before it was changed there in a way that is news."""
         if not any(_changes_metadata(step) for step in winners):
             return read_declared(self._table, decode_branch_log(stays).declared)
@@ -716,10 +720,10 @@ class _TableMerge:
                 find_last_action(step.actions, Protocol),
                 find_last_action(step.actions, Metadata),
             )
-            declared = KnownProposal(protocol or declared.protocol, metadata or declared.metadata)
+            declared = KnownDefinition(protocol or declared.protocol, metadata or declared.metadata)
         return declared
 
-    def _definition_at_version(self, stays: DeltaTable, version: int) -> KnownProposal:
+    def _definition_at_version(self, stays: DeltaTable, version: int) -> KnownDefinition:
         """What the table was at a version of the line that stays."""
         line = decode_branch_log(stays)
         if version < 0 or version == line.latest:
@@ -728,16 +732,16 @@ class _TableMerge:
         if self._base is not None and tip.version == version and tip.is_on(line, self._table.read):
             return read_declared(self._table, decode_branch_log(self._base).declared)
 
-        def read_definition() -> KnownProposal:
+        def read_definition() -> KnownDefinition:
             snapshot = self._commits.read_snapshot(stays, self._table.read, version)
-            return KnownProposal(snapshot.protocol, snapshot.metadata)
+            return KnownDefinition(snapshot.protocol, snapshot.metadata)
 
         at = BranchLogTip.from_line_version(
             line, version, self._table.read
         )  # whatever the line's end is by now
         return self._table.read_once(("delta known", stays.location, at), read_definition)
 
-    def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
+    def _with_added_columns(self, net: NetChange, now: KnownDefinition) -> NetChange:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without
         them, if the other side has it all."""
         declared_before = (
@@ -756,7 +760,9 @@ class _TableMerge:
         return msgspec.structs.replace(net, state=tuple(state))
 
 
-def _resolve_doubtful_files(table: Table, commits: Commits, comes: DeltaTable, net: NetChange) -> NetChange:
+def _resolve_doubtful_files(
+    table: Table, commits: CommitReader, comes: DeltaTable, net: NetChange
+) -> NetChange:
     """The net change, with doubtful files resolved by looking up which files were live before."""
     paths = net.doubtful_paths
     return (
@@ -803,7 +809,7 @@ def _changes_metadata(step: NetStep) -> bool:
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _choose_isolation(proposal: KnownProposal, net: NetChange) -> DeltaIsolation:
+def _choose_isolation(proposal: KnownDefinition, net: NetChange) -> DeltaIsolation:
     return choose_isolation(
         table_isolation(proposal.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )

@@ -16,12 +16,12 @@ from penstock.formats.delta.branch_log.branch_log import (
     read_table_definition,
     replace_branch_log,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.composed_commit import METRICS, compose_commit, operation_metrics
 from penstock.formats.delta.branch_log.net_change import NetChange
 from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
 from penstock.formats.delta.branch_log.prepared_table import PreparedTable
-from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.ratification import KnownDefinition, read_declared
 from penstock.formats.delta.branch_log.replacements import is_too_long, name_replacements
 from penstock.formats.delta.branch_log.row_ids import begin_counter
 from penstock.formats.delta.errors import MalformedAction
@@ -69,7 +69,7 @@ class NextVersionBuilder:
     def __init__(
         self,
         table: Table,
-        commits: Commits,
+        commits: CommitReader,
         content: DeltaTable,
         line: BranchLog,
         now_ms: int,
@@ -149,7 +149,7 @@ class NextVersionBuilder:
         prepared.append_commit(actions)
 
     def _assign_row_ids(
-        self, actions: list[Action], old_declared: KnownProposal | None, line: BranchLog
+        self, actions: list[Action], old_declared: KnownDefinition | None, line: BranchLog
     ) -> tuple[list[Action], int | None]:
         """The actions with ids of rows, and the highest that was given; ``None`` if the table gives none."""
         protocol = find_last_action(actions, Protocol) or (
@@ -165,7 +165,7 @@ class NextVersionBuilder:
         return [*numbered, *counter.marks], counter.highest
 
     def _check_numbered(
-        self, actions: list[Action], old_declared: KnownProposal | None, prepared: PreparedTable
+        self, actions: list[Action], old_declared: KnownDefinition | None, prepared: PreparedTable
     ) -> None:
         """``FormatRefused`` if the table comes to track rows, and has files that do not come with ids."""
         metadata = find_last_action(actions, Metadata)
@@ -198,7 +198,7 @@ class NextVersionBuilder:
         return CommitInfo(fields)
 
     def _make_actions(
-        self, net: NetChange, old_declared: KnownProposal | None, prepared: PreparedTable
+        self, net: NetChange, old_declared: KnownDefinition | None, prepared: PreparedTable
     ) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = choose_removal_time(self._table, self._now_ms)
@@ -219,7 +219,7 @@ class NextVersionBuilder:
         ]
 
     def _store_declared(
-        self, actions: Iterable[Action], old_declared: KnownProposal | None
+        self, actions: Iterable[Action], old_declared: KnownDefinition | None
     ) -> ObjectId | None:
         protocol, metadata = find_last_action(actions, Protocol), find_last_action(actions, Metadata)
         if protocol is None and metadata is None:
@@ -246,7 +246,7 @@ def _find_present_files(net: NetChange, prepared: PreparedTable) -> frozenset[Fi
     return frozenset(key for key in keys if key in live.items())
 
 
-def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[Action]:
+def _state_actions(net: NetChange, old_declared: KnownDefinition | None) -> list[Action]:
     """What a net change says of the table as a whole, where that is not so already.
 
     With metadata comes the protocol that it needs: the branch may be older than the rule that it must.

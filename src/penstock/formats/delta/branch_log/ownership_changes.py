@@ -26,7 +26,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     read_table_definition,
     replace_branch_log,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES, line_id, stage_body
 from penstock.formats.delta.branch_log.intents import (
     AdoptIntent,
@@ -50,7 +50,7 @@ from penstock.model.nessie import DeltaTable
 Custody: TypeAlias = CreateIntent | AdoptIntent | SettleIntent | ReleaseIntent | ResyncIntent
 
 
-def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
+def prepare_custody(table: Table, commits: CommitReader, intent: Custody, owner: OwnerIdentity) -> None:
     """Check what can be checked before the turn, and put what is too large for the kernel to storage.
 
     ``InvalidRequest`` if a table that is to come would not name this lake as its owner.
@@ -75,7 +75,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
         _read_once(table, commits, table.content, intent.actions)
 
 
-def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedChange:
+def apply_custody(table: Table, commits: CommitReader, intent: Custody) -> AppliedChange:
     """The table after such a change. The same one a second time changes nothing."""
     if isinstance(intent, CreateIntent | AdoptIntent):
         return _begin_change(table, commits, intent)
@@ -118,14 +118,14 @@ def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None
         )
 
 
-def _check_unused(commits: Commits, intent: CreateIntent) -> None:
+def _check_unused(commits: CommitReader, intent: CreateIntent) -> None:
     """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
     first, second = commits.places.open_place(intent.location).read([str(CommitName(0)), str(CommitName(1))])
     if second is not None or (first is not None and first != intent.actions):
         raise FormatRefused(f"cannot be created: there is already a log at {intent.location}")
 
 
-def _begin_change(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> AppliedChange:
+def _begin_change(table: Table, commits: CommitReader, intent: CreateIntent | AdoptIntent) -> AppliedChange:
     if table.content is not None:
         if _is_repeated(table, commits, intent):
             return AppliedChange(table.content)
@@ -149,7 +149,7 @@ def _begin_change(table: Table, commits: Commits, intent: CreateIntent | AdoptIn
     )
 
 
-def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> bool:
+def _is_repeated(table: Table, commits: CommitReader, intent: CreateIntent | AdoptIntent) -> bool:
     """Whether the table that is there is the one of this very request."""
     content = table.content
     if not isinstance(content, DeltaTable) or content.id != intent.id:
@@ -174,7 +174,7 @@ def _apply_settle(content: DeltaTable, intent: SettleIntent) -> AppliedChange:
     return AppliedChange(replace_branch_log(content, owned))
 
 
-def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
+def _resync_table(table: Table, commits: CommitReader, intent: ResyncIntent) -> AppliedChange:
     if not table.is_default:
         raise FormatRefused("can be resynced on the default branch only")
     content, known_version = table.content, -1
@@ -214,7 +214,7 @@ def _resync_table(table: Table, commits: Commits, intent: ResyncIntent) -> Appli
 
 
 def _release_table(
-    table: Table, commits: Commits, content: DeltaTable, intent: ReleaseIntent
+    table: Table, commits: CommitReader, content: DeltaTable, intent: ReleaseIntent
 ) -> AppliedChange:
     line = decode_branch_log(content)
     if not table.is_default:
@@ -255,7 +255,7 @@ class _WholeCommit(NamedTuple):
     metadata: bytes | None
 
 
-def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
+def _read_once(table: Table, commits: CommitReader, content: DeltaTable, data: bytes) -> _WholeCommit:
     """The commit as an entry, parsed once for a request: it may have very many lines."""
     assert content.id is not None
     noted = ("delta whole", line_id(table, content.id), content.location, data)
@@ -265,7 +265,7 @@ def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes)
     return whole
 
 
-def _read_whole_commit(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
+def _read_whole_commit(table: Table, commits: CommitReader, content: DeltaTable, data: bytes) -> _WholeCommit:
     assert content.id is not None
     lines = {type(line.action): line for line in parse_commit(data)}
     raw = {kind: line.raw for kind, line in lines.items()}

@@ -21,7 +21,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     Read,
     decode_branch_log,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import Files, find_transitions
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
@@ -57,7 +57,9 @@ NEAR_VERSIONS: Final = 64
 """Two versions of a table that are no further apart are compared by the commits in between."""
 
 
-def read_steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[NetStep]:
+def read_steps(
+    table: Table, commits: CommitReader, content: DeltaTable, after: int, last: int
+) -> list[NetStep]:
     """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
     line = decode_branch_log(content)
     repeats = line.versions_with_repeats(after, last, table.read)
@@ -68,7 +70,7 @@ def read_steps(table: Table, commits: Commits, content: DeltaTable, after: int, 
 
 
 def read_steps_beyond_appends(
-    table: Table, commits: Commits, content: DeltaTable, after: int, last: int
+    table: Table, commits: CommitReader, content: DeltaTable, after: int, last: int
 ) -> list[NetStep]:
     """The same without the commits that say of themselves that they only appended, read nothing, and neither
     made nor undid a replacement.
@@ -122,7 +124,7 @@ def read_entries(
 
 def _get_cached_step(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     location: str,
     version: int,
     entry: BranchLogEntry | None,
@@ -151,7 +153,7 @@ def _get_cached_step(
     return step
 
 
-def make_lookup_at_version(table: Table, commits: Commits, content: DeltaTable, version: int) -> Lookup:
+def make_lookup_at_version(table: Table, commits: CommitReader, content: DeltaTable, version: int) -> Lookup:
     """Tells which paths were files of a version of a line. ``PrepareAgain`` as above."""
 
     def look_up_paths(paths: Collection[str]) -> Mapping[str, str | None]:
@@ -184,7 +186,7 @@ def find_parting_version(line: BranchLog, other: BranchLog, read: Read) -> int:
 
 
 def replacements_since(
-    table: Table, commits: Commits, line: BranchLog, after: DeltaTable
+    table: Table, commits: CommitReader, line: BranchLog, after: DeltaTable
 ) -> tuple[Replacement, ...]:
     """The replacements that a wanted state rests on, and a line does not have: they come with the state."""
     target_line = decode_branch_log(after)
@@ -202,7 +204,7 @@ def replacements_since(
 
 
 def find_undone_replacements(
-    table: Table, commits: Commits, content: DeltaTable, after: DeltaTable
+    table: Table, commits: CommitReader, content: DeltaTable, after: DeltaTable
 ) -> tuple[Replacement, ...]:
     """The replacements that a table rests on and a wanted state does not have: they go with its return."""
     line = decode_branch_log(content)
@@ -241,7 +243,7 @@ def note_table_state(table: Table, location: str, content: DeltaTable | None) ->
 class PreparedTable:
     """The files of a line's end, as far as somebody asks for them, and of what is put on top of it."""
 
-    def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
+    def __init__(self, table: Table, commits: CommitReader, content: DeltaTable, now_ms: int) -> None:
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._content, self._line = content, decode_branch_log(content)
         self._from = self._find_lookup_version()

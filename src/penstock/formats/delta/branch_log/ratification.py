@@ -24,7 +24,7 @@ from penstock.formats.delta.branch_log.branch_log import (
     read_table_definition,
     unpack_declared,
 )
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     CommitBody,
@@ -84,7 +84,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
 
-class KnownProposal(msgspec.Struct, frozen=True):
+class KnownDefinition(msgspec.Struct, frozen=True):
     """What a table is."""
 
     protocol: Protocol
@@ -132,7 +132,7 @@ class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_proposal(
-    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+    table: Table, commits: CommitReader, content: DeltaTable, proposal: DeltaProposal, now_ms: int
 ) -> CheckedProposal:
     """Check a proposal without a version against the table as it is, reading what that takes.
 
@@ -172,7 +172,7 @@ def check_proposal(
 
 def _stage_large_parts(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     content: DeltaTable,
     line: BranchLog,
     checked: CheckedProposal,
@@ -197,7 +197,7 @@ def _stage_large_parts(
 
 
 def check_files(
-    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+    table: Table, commits: CommitReader, content: DeltaTable, proposal: DeltaProposal, now_ms: int
 ) -> CheckedProposal:
     """A proposal with what its check needs to know of the table's files, and nothing else looked at.
 
@@ -258,7 +258,7 @@ def _must_look_up_files(table: Table, line: BranchLog, proposal: DeltaProposal) 
 
 def _row_ids(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     content: DeltaTable,
     proposal: DeltaProposal,
     live: Mapping[str, str | None],
@@ -284,7 +284,7 @@ def _row_ids(
 
 def move_to_tip(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     content: DeltaTable,
     line: BranchLog,
     checked: CheckedProposal,
@@ -379,7 +379,7 @@ def encode_lines(checked: CheckedProposal) -> bytes | CommitBody:
 
 
 def number_rows(
-    table: Table, commits: Commits, content: DeltaTable, line: BranchLog, checked: CheckedProposal
+    table: Table, commits: CommitReader, content: DeltaTable, line: BranchLog, checked: CheckedProposal
 ) -> NumberedCommitLines | None:
     """The lines of the commit with ids of rows, as the next version of a line; ``None`` if the table gives
     none. ``PrepareAgain`` if it is not known how far ids were given."""
@@ -397,7 +397,7 @@ def number_rows(
 
 def ratify_proposal(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     content: DeltaTable,
     line: BranchLog,
     checked: CheckedProposal,
@@ -463,19 +463,19 @@ def find_definition_after(
     return object_id, {object_id: data}
 
 
-def read_declared(table: Table, declared: ObjectId) -> KnownProposal:
+def read_declared(table: Table, declared: ObjectId) -> KnownDefinition:
     """Protocol and metadata of a table, read from a kernel object. ``InvalidLog`` if they cannot be
     parsed."""
     return _parse_declared(table.read(declared))
 
 
 @lru_cache(maxsize=64)
-def _parse_declared(data: bytes) -> KnownProposal:
+def _parse_declared(data: bytes) -> KnownDefinition:
     declared = unpack_declared(data)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise InvalidLog("the lake's record of a table's protocol and metadata cannot be parsed")
-    return KnownProposal(protocol, metadata, _is_writable(protocol, metadata))
+    return KnownDefinition(protocol, metadata, _is_writable(protocol, metadata))
 
 
 def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
@@ -534,7 +534,7 @@ def _check_reserved_actions(proposal: DeltaProposal, before: Metadata) -> Iterat
         yield LintProblem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
 
 
-def make_transaction(proposal: DeltaProposal, at: KnownProposal, read_version: int) -> DeltaTransaction:
+def make_transaction(proposal: DeltaProposal, at: KnownDefinition, read_version: int) -> DeltaTransaction:
     """What a proposal read, for the rules of conflicts."""
     terms = proposal.terms
     level = choose_isolation(
@@ -561,7 +561,7 @@ def conflict_refusal(conflict: DeltaConflict) -> FormatRefused:
 
 
 def _transaction_on_latest(
-    table: Table, commits: Commits, content: DeltaTable, line: BranchLog, proposal: DeltaProposal
+    table: Table, commits: CommitReader, content: DeltaTable, line: BranchLog, proposal: DeltaProposal
 ) -> DeltaTransaction:
     """The proposal's read set as a transaction on the latest version."""
     version = proposal.intent.read_version
@@ -585,7 +585,7 @@ def _transaction_on_latest(
     at = read_declared(table, line.declared)
     if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):
         snapshot = commits.read_snapshot(content, table.read, version)
-        at = KnownProposal(snapshot.protocol, snapshot.metadata)
+        at = KnownDefinition(snapshot.protocol, snapshot.metadata)
     proposal.check_conditions(at.metadata)
     return _rebase_or_refuse(winners, make_transaction(proposal, at, version))
 

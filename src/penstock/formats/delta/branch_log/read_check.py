@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.branch_log import BranchLogTip, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.prepared_table import read_steps
-from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.ratification import KnownDefinition, read_declared
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.commit_summary import describe_commit, list_first_names
@@ -38,7 +38,7 @@ FileAction: TypeAlias = Add | Remove
 
 
 def check_seen(
-    table: Table, commits: Commits, before: DeltaTable, now: DeltaTable, parts: Sequence[str] | None
+    table: Table, commits: CommitReader, before: DeltaTable, now: DeltaTable, parts: Sequence[str] | None
 ) -> None:
     """``FormatRefused`` if rows that were seen in an older state of a table may be others now.
 
@@ -57,7 +57,7 @@ def check_seen(
 
 def _explain_changed_read(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     old_content: DeltaTable,
     now: DeltaTable,
     tip: BranchLogTip,
@@ -87,7 +87,7 @@ def _explain_changed_read(
 
 
 def _list_commits_after(
-    table: Table, commits: Commits, now: DeltaTable, tip: BranchLogTip
+    table: Table, commits: CommitReader, now: DeltaTable, tip: BranchLogTip
 ) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
     forgotten = ("delta forgotten", now.location, tip)
@@ -100,7 +100,7 @@ def _list_commits_after(
         return None
 
 
-def _find_changed_declarations(before: KnownProposal, after: KnownProposal) -> list[str]:
+def _find_changed_declarations(before: KnownDefinition, after: KnownDefinition) -> list[str]:
     """The changed properties of a table on which all of its rows depend."""
     old_metadata, now = before.metadata, after.metadata
     if old_metadata == now and before.protocol == after.protocol:
@@ -159,7 +159,7 @@ class _ReadSelection:
     def __init__(
         self,
         table: Table,
-        commits: Commits,
+        commits: CommitReader,
         before: DeltaTable,
         metadata: Metadata,
         parts: Sequence[str] | None,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from penstock.formats.delta.branch_log.branch_log import decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import (
     File,
     FileTransition,
@@ -28,7 +28,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
     read_steps,
     select_replacements_in_force,
 )
-from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.ratification import KnownDefinition, read_declared
 from penstock.formats.delta.branch_log.undone_state import UndoneState
 from penstock.formats.delta.protocol.actions import Add, FileKey, Metadata
 from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion, find_last_action
@@ -51,7 +51,7 @@ class ReversedChange:
     def __init__(
         self,
         table: Table,
-        commits: Commits,
+        commits: CommitReader,
         target: DeltaTable,
         from_state: DeltaTable,
         to_state: DeltaTable,
@@ -177,7 +177,7 @@ class ReversedChange:
         return self.prepared.find_active_files(self.file_shifts.keys())
 
     @cached_property
-    def present_definition(self) -> KnownProposal:
+    def present_definition(self) -> KnownDefinition:
         return read_declared(self.table, decode_branch_log(self.target).declared)
 
     def as_now(self, path: str) -> Add:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.formats.delta.branch_log.branch_log import decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange, NetStep
 from penstock.formats.delta.branch_log.prepared_table import find_parting_version, read_steps
 from penstock.formats.delta.errors import VersionNotFound
@@ -27,7 +27,7 @@ from penstock.model.nessie import DeltaTable
 
 
 def transfer_row_ids(
-    table: Table, commits: Commits, stays: DeltaTable, comes: DeltaTable, net: NetChange
+    table: Table, commits: CommitReader, stays: DeltaTable, comes: DeltaTable, net: NetChange
 ) -> NetChange:
     """A net change of one line, ``comes``, as another one takes it, ``stays``.
 
@@ -80,7 +80,7 @@ def find_first_mark(content: DeltaTable, since: Sequence[NetStep]) -> int | None
 
 
 def _collect_row_ids_since(
-    table: Table, commits: Commits, stays: DeltaTable, parted: int
+    table: Table, commits: CommitReader, stays: DeltaTable, parted: int
 ) -> dict[str, FileRowIds]:
     """The ids of all files that came to a line after a version, by decoded paths; of none, if its log does
     not reach back so far."""

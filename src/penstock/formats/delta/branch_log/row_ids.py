@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.protocol.actions import Add, Remove, write_commit
 from penstock.formats.delta.protocol.row_ids import (
@@ -29,7 +29,7 @@ class NumberedCommitLines(NamedTuple):
     highest_row_id: int
 
 
-def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: BranchLog) -> RowIdCounter:
+def begin_counter(table: Table, commits: CommitReader, content: DeltaTable, line: BranchLog) -> RowIdCounter:
     """What gives ids to the next version of a line. ``PrepareAgain`` if the log has to be asked first.
 
     Those of a branch are far above all that the default branch ever gives: a row that landed may be known to
@@ -39,7 +39,7 @@ def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: Bra
     return RowIdCounter(line.latest + 1, highest if table.is_default else max(highest, PROVISIONAL - 1))
 
 
-def _highest_row_id(table: Table, commits: Commits, content: DeltaTable, line: BranchLog) -> int:
+def _highest_row_id(table: Table, commits: CommitReader, content: DeltaTable, line: BranchLog) -> int:
     if line.highest_row_id is not None or line.latest < 0:
         return NO_ROW_ID if line.highest_row_id is None else line.highest_row_id
 

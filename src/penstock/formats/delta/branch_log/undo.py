@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.formats.delta.branch_log.branch_log import BranchLogTip, CommitTerms, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.file_transitions import collect_paths
 from penstock.formats.delta.branch_log.later_versions import HELD_IN, MERGE_INFO, REPEATED, REVERTED
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange
@@ -49,7 +49,7 @@ HELD_IN_MAX: Final = 1000
 
 def undo_change(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     target: DeltaTable,
     committed: DeltaTable,
     previous: DeltaTable,
@@ -65,7 +65,7 @@ def undo_change(
 
 def redo_change(
     table: Table,
-    commits: Commits,
+    commits: CommitReader,
     target: DeltaTable,
     base: DeltaTable,
     source: DeltaTable,

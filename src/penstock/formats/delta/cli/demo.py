@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.cli.commands.demo import Story
+    from penstock.cli.commands.demo import DemoStory
     from penstock.lake.lake import Lake
 
 
-def show_rows_demo(story: Story) -> bool:
+def show_rows_demo(story: DemoStory) -> bool:
     """Two tables, appended to on a branch, merged at one instant; whether it could be told."""
     if not _is_installed("pyarrow"):
         story.print_line("This goes on with Delta tables that have rows after: pip install 'penstock[delta]'")

@@ -23,7 +23,7 @@ from penstock.model.content import AnyContent
 from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
-    from penstock.cli.commands.demo import Story
+    from penstock.cli.commands.demo import DemoStory
 
 REPAIRS_MAX_S: Final = 10.0
 """How long logs are read to find tables to repair."""
@@ -62,7 +62,7 @@ class DeltaCli(FormatCli):
         repairs: list[DoctorCheck] = [("Delta repairs", check_repairs)] if lake.is_embedded else []
         return [("Delta tables", check_publishing), *repairs]
 
-    def show_demo(self, story: Story) -> str:
+    def show_demo(self, story: DemoStory) -> str:
         return "delta log shop.orders" if show_rows_demo(story) else ""
 
 

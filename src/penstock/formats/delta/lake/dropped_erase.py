@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 
-class DroppedDelta(DroppedErasure):
+class DroppedDeltaErasure(DroppedErasure):
     """A Delta table that was dropped."""
 
     content: DeltaTable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged
 from penstock.formats.delta.branch_log.branch_log import BranchLogTip, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.snapshots import DeltaSnapshotCache
 from penstock.formats.delta.log.scan import read_rows
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_proposed(
-    lake: Embedded, commits: Commits, proposal: BranchProposal, key: Key, content: DeltaTable
+    lake: Embedded, commits: CommitReader, proposal: BranchProposal, key: Key, content: DeltaTable
 ) -> Any:
     """Begin to read the rows, where the lake is."""
     return _read_batches(_read_snapshot(lake, commits, proposal, key, content), lake.places, content)
@@ -33,7 +33,9 @@ def read_proposed(
 
 def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any:
     """Begin to read the rows, in a process that has nothing of the lake but its objects."""
-    return _read_batches(Commits(places).read_snapshot(content, _make_blob_reader(objects)), places, content)
+    return _read_batches(
+        CommitReader(places).read_snapshot(content, _make_blob_reader(objects)), places, content
+    )
 
 
 def _read_batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) -> Any:
@@ -41,7 +43,7 @@ def _read_batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) ->
 
 
 def _read_snapshot(
-    lake: Embedded, commits: Commits, proposal: BranchProposal, key: Key, content: DeltaTable
+    lake: Embedded, commits: CommitReader, proposal: BranchProposal, key: Key, content: DeltaTable
 ) -> LogSnapshot:
     """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
     read, base = _make_blob_reader(proposal.objects), lake.read_content_at(proposal.base, key)

@@ -111,7 +111,7 @@ def _plan_merge(
         check_features(job.metadata)
     else:
         check_changeable(job)
-    return _Merge(job, source, on, clauses).plan_change()
+    return _RowMergeRun(job, source, on, clauses).plan_change()
 
 
 def read_source(data: Any, table: Table) -> Any:
@@ -154,7 +154,7 @@ def as_batch(batches: Sequence[Any]) -> Any:
     return table.to_batches()[0] if table.num_rows else batches[0].slice(0, 0)
 
 
-class _Clause(NamedTuple):
+class _ParsedClause(NamedTuple):
     """A clause, with its expressions read."""
 
     kind: str
@@ -164,14 +164,14 @@ class _Clause(NamedTuple):
     """What rows become, unless they are deleted."""
 
 
-class _Pairs(NamedTuple):
+class _RowPairs(NamedTuple):
     """Rows of a piece of the table and of the source that belong together."""
 
     rows: Any
     source_rows: Any
 
 
-class _Merge:
+class _RowMergeRun:
     """A merge, at a version of the table and with the rows of the source."""
 
     def __init__(
@@ -254,16 +254,16 @@ class _Merge:
             )
         return sorted(changed), sorted(matched - changed)
 
-    def _join_source(self, piece: Any) -> _Pairs:
+    def _join_source(self, piece: Any) -> _RowPairs:
         """The pairs of rows of a piece and of the source for which the condition is true."""
         if not piece.num_rows or not self._source.num_rows:
-            return _Pairs(_make_empty_positions(), _make_empty_positions())
+            return _RowPairs(_make_empty_positions(), _make_empty_positions())
         if not self._keys:
             return self._try_all(piece)
         keys = self._key_table(TARGET, piece, [key for key, _ in self._keys], _ROW)
         names = [f"key{at}" for at in range(len(self._keys))]
         joined = keys.join(self._select_source_keys(keys), names, join_type="inner").combine_chunks()
-        pairs = _Pairs(*(_combine_chunks(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
+        pairs = _RowPairs(*(_combine_chunks(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
         return pairs if self._rest is None else self._keep_true(piece, pairs, self._rest)
 
     def _select_source_keys(self, keys: Any) -> Any:
@@ -274,24 +274,24 @@ class _Merge:
         is_near = pc.and_(pc.greater_equal(values, bounds["min"]), pc.less_equal(values, bounds["max"]))
         return self._source_keys.filter(is_near)
 
-    def _try_all(self, piece: Any) -> _Pairs:
+    def _try_all(self, piece: Any) -> _RowPairs:
         width = self._source.num_rows
         step = max(1, PAIRS_MAX // width)
         rows, source_rows = [], []
         for start in range(0, piece.num_rows, step):
             numbers = number_rows(min(step, piece.num_rows - start) * width)
             lines = pc.divide(numbers, width)
-            tried = _Pairs(pc.add(lines, start), pc.subtract(numbers, pc.multiply(lines, width)))
+            tried = _RowPairs(pc.add(lines, start), pc.subtract(numbers, pc.multiply(lines, width)))
             matching = self._keep_true(piece, tried, self._on)
             rows.append(matching.rows)
             source_rows.append(matching.source_rows)
-        return _Pairs(pa.concat_arrays(rows), pa.concat_arrays(source_rows))
+        return _RowPairs(pa.concat_arrays(rows), pa.concat_arrays(source_rows))
 
-    def _keep_true(self, piece: Any, pairs: _Pairs, condition: SqlExpression) -> _Pairs:
+    def _keep_true(self, piece: Any, pairs: _RowPairs, condition: SqlExpression) -> _RowPairs:
         is_true = condition.is_true(self._make_frames(piece, pairs, condition))
-        return _Pairs(pairs.rows.filter(is_true), pairs.source_rows.filter(is_true))
+        return _RowPairs(pairs.rows.filter(is_true), pairs.source_rows.filter(is_true))
 
-    def _make_frames(self, piece: Any, pairs: _Pairs, *expressions: SqlExpression) -> RowFrames:
+    def _make_frames(self, piece: Any, pairs: _RowPairs, *expressions: SqlExpression) -> RowFrames:
         """The rows of pairs side by side, with the columns that expressions need."""
         target = {name for expression in expressions for name in expression.list_columns_of(TARGET)}
         source = {name for expression in expressions for name in expression.list_columns_of(SOURCE)}
@@ -336,7 +336,7 @@ class _Merge:
         gone = make_mask(pa.concat_arrays([*deleted, _make_empty_positions()]), rows.num_rows)
         return RowOutcomes(gone, make_mask(places, rows.num_rows), after)
 
-    def _choose_clauses(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
+    def _choose_clauses(self, piece: Any, pairs: _RowPairs) -> tuple[Any, Any, Any]:
         """The rows of a piece that a clause applies to, the source's row of each, and which clause it is."""
         frames = self._make_frames(piece, pairs, *self._clause_conditions(MATCHED))
         numbers = self._number_of_first_clause(MATCHED, frames)
@@ -401,7 +401,7 @@ class _Merge:
 
     # -- what is asked for ---------------------------------------------------------------------------------
 
-    def _parse_clause(self, clause: MergeClause) -> _Clause:
+    def _parse_clause(self, clause: MergeClause) -> _ParsedClause:
         tables = {
             MATCHED: self._tables,
             NOT_MATCHED: {SOURCE: self._tables[SOURCE]},
@@ -411,7 +411,7 @@ class _Merge:
         if clause.condition is not None:
             condition = parse_condition_text(clause.condition, tables)
         if clause.action == DELETE:
-            return _Clause(clause.kind, clause.action, condition, None)
+            return _ParsedClause(clause.kind, clause.action, condition, None)
         schema, is_insert = self._job.schema, clause.action == INSERT
         if clause.values is None:
             values = self._assign_source_values(is_insert=is_insert)
@@ -420,7 +420,7 @@ class _Merge:
         if is_insert:
             self._check_given(values)
         assignment = RowAssignment(schema, values, is_insert=is_insert, numbers=self._numbers)
-        return _Clause(clause.kind, clause.action, condition, assignment)
+        return _ParsedClause(clause.kind, clause.action, condition, assignment)
 
     def _assign_source_values(self, *, is_insert: bool) -> AssignedValues:
         """The columns of the source; it may lack those that the table gives values to. Rows that are updated

@@ -83,16 +83,16 @@ def skip_files(
     return SkippedFiles(is_kept=is_kept, files=tuple(kept_names if is_kept else skipped))
 
 
-class _Node(NamedTuple):
+class _ConditionNode(NamedTuple):
     """A condition with those that it joins."""
 
     condition: ScanCondition
-    parts: tuple[_Node, ...]
+    parts: tuple[_ConditionNode, ...]
 
 
-def _join_conditions(conditions: Sequence[ScanCondition]) -> _Node:
+def _join_conditions(conditions: Sequence[ScanCondition]) -> _ConditionNode:
     """All conditions as one. ``InvalidRequest`` if one joins more than there are before it."""
-    free: list[_Node] = []
+    free: list[_ConditionNode] = []
     for condition in conditions:
         start = len(free) - condition.parts
         if not 0 <= start <= len(free):
@@ -100,8 +100,8 @@ def _join_conditions(conditions: Sequence[ScanCondition]) -> _Node:
                 f"the list of conditions is malformed: one joins {condition.parts} "
                 f"conditions, but only {len(free)} come before it"
             )
-        free[start:] = [_Node(condition, tuple(free[start:]))]
-    return _Node(ScanCondition(kind="and"), tuple(free))
+        free[start:] = [_ConditionNode(condition, tuple(free[start:]))]
+    return _ConditionNode(ScanCondition(kind="and"), tuple(free))
 
 
 class _ConditionReader:
@@ -114,7 +114,7 @@ class _ConditionReader:
         """All conditions as one; ``None`` if it may be true for any row."""
         return self._read_condition(_join_conditions(conditions), is_required=True, depth=0)
 
-    def _read_condition(self, node: _Node, is_required: bool, depth: int) -> Predicate | None:
+    def _read_condition(self, node: _ConditionNode, is_required: bool, depth: int) -> Predicate | None:
         """A condition; ``None`` if it is not understood.
 
         ``is_required`` says that rows are wanted for which it is true, rather than not true: a part of a

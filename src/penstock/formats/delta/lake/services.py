@@ -8,7 +8,7 @@ from time import monotonic
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.branch_log import decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.ownership.owner import DeltaOwner
@@ -37,7 +37,7 @@ class DeltaServices:
         check_location: Callable[[str], str],
     ) -> None:
         self.places = places
-        self.commits = Commits(self.places)
+        self.commits = CommitReader(self.places)
         tables = DeltaTableStore(kernel)
         read = tables.read_object
         self.maintenance = CheckpointMaintenance(self.places, read, clock=kernel.clock)

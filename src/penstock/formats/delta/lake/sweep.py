@@ -147,7 +147,7 @@ class DeltaSweep:
         look.read_once()
         try:
             self._engine.sweep_folder(
-                _Folder(self._kernel, retained, look, self._find_needs(retained, look)), tally
+                _SweptTableFolder(self._kernel, retained, look, self._find_needs(retained, look)), tally
             )
         except PenstockError as error:
             problem = error.message
@@ -165,7 +165,7 @@ class DeltaSweep:
         )
 
 
-class _Folder:
+class _SweptTableFolder:
     """The folder of a table, as the engine sweeps it."""
 
     def __init__(

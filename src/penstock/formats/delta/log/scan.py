@@ -82,7 +82,7 @@ def to_arrow(
     snapshot: LogSnapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Any:
     """The rows of a version as a ``pyarrow.Table``. Raises as ``read_rows``."""
-    plan = _Plan(snapshot, place, columns, where)
+    plan = _ReadPlan(snapshot, place, columns, where)
     return pa.Table.from_batches(list(plan.read_batches(find_files(snapshot, where))), plan.schema)
 
 
@@ -95,7 +95,7 @@ def read_rows(
     ``InvalidRequest`` if either cannot be. While reading, ``InvalidLog`` names a file that is missing or
     is not what the log says, ``UnsupportedFeature`` one that lies outside of the table.
     """
-    plan = _Plan(snapshot, place, columns, where)
+    plan = _ReadPlan(snapshot, place, columns, where)
     return pa.RecordBatchReader.from_batches(plan.schema, plan.read_batches(find_files(snapshot, where)))
 
 
@@ -111,7 +111,7 @@ def read_rows_of_files(
     ``final_row_ids``, of files by their decoded paths, adds the columns by which rows that are written to
     other files keep their ids.
     """
-    plan = _Plan(snapshot, place, columns, None, final_row_ids)
+    plan = _ReadPlan(snapshot, place, columns, None, final_row_ids)
     return pa.RecordBatchReader.from_batches(plan.schema, plan.read_batches(iter(files)))
 
 
@@ -128,7 +128,7 @@ def numbered_batches(
     order; there may be none. ``final_row_ids`` as in ``read_rows_of_files``. Raises as ``read_rows``.
     """
     names = [field.name for field in snapshot.schema.fields if columns is not None and field.name in columns]
-    plan = _Plan(snapshot, place, names or None, None, final_row_ids)
+    plan = _ReadPlan(snapshot, place, names or None, None, final_row_ids)
     return plan.numbered_batches(iter(files), plan.schema.names if columns is None else names)
 
 
@@ -150,10 +150,10 @@ def count_rows(snapshot: LogSnapshot) -> int | None:
 
 def has_further_columns(snapshot: LogSnapshot, place: Place, file: Add) -> bool:
     """Whether a file holds columns that the version does not have: of a mapped table, some were dropped."""
-    return _Plan(snapshot, place, None, None).has_further_columns(file)
+    return _ReadPlan(snapshot, place, None, None).has_further_columns(file)
 
 
-class _Plan:
+class _ReadPlan:
     """What is read of each file, and how rows come out of it."""
 
     def __init__(

@@ -71,7 +71,7 @@ def replay_segment(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     A compaction that says two things of one file, against the protocol, is left out: which of them is the
     newer one its writer alone knew. The commits that it stands in for are read instead.
     """
-    tail = _Tail(segment.table)
+    tail = _TailActions(segment.table)
     names = segment.names[::-1]
     for name, data in zip(names, files.read_files(names), strict=True):
         if not tail.add_commit(
@@ -105,7 +105,7 @@ class LogSnapshot:
         segment: LogSegment,
         protocol: Protocol,
         metadata: Metadata,
-        tails: tuple[_Tail, ...],
+        tails: tuple[_TailActions, ...],
         base: _SnapshotBase,
         index: FileIndex | None = None,
     ) -> None:
@@ -123,7 +123,7 @@ class LogSnapshot:
         """
         if not commits:
             return self
-        tail, tails = _Tail(self.table), self._tails
+        tail, tails = _TailActions(self.table), self._tails
         for name, data in reversed(commits):
             tail.add_commit(name, data, is_newest=name == commits[-1][0])
         protocol, metadata = tail.protocol or self.protocol, tail.metadata or self.metadata
@@ -267,7 +267,7 @@ class LogSnapshot:
         return any(tail.has_seen(key) for tail in self._tails)
 
 
-class _Tail:
+class _TailActions:
     """What the commits behind the checkpoint come to, taken newest first."""
 
     def __init__(self, table: str) -> None:
@@ -325,9 +325,9 @@ class _Tail:
         """Of how many files it knows, and itself."""
         return len(self._seen) + 1
 
-    def merge_over(self, older: _Tail) -> _Tail:
+    def merge_over(self, older: _TailActions) -> _TailActions:
         """One tail for two."""
-        both = _Tail(self._table)
+        both = _TailActions(self._table)
         both.protocol, both.metadata = self.protocol or older.protocol, self.metadata or older.metadata
         both.transactions = {**older.transactions, **self.transactions}
         both.domains = {**older.domains, **self.domains}

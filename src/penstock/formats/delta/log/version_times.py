@@ -41,7 +41,7 @@ def version_at(
     return versions[bisect_right(versions, timestamp_ms, key=times.get_time) - 1]
 
 
-class _Start(NamedTuple):
+class _TimestampStart(NamedTuple):
     """Where times in commits begin."""
 
     version: int
@@ -98,14 +98,14 @@ class _VersionTimes:
         return timestamp
 
 
-def _find_start(tip: LogSnapshot) -> _Start | None:
+def _find_start(tip: LogSnapshot) -> _TimestampStart | None:
     if not tip.has_in_commit_timestamps:
         return None
     version, timestamp = (tip.properties.get(name) for name in (ENABLED_VERSION, ENABLED_TIMESTAMP))
     if version is None or timestamp is None:
-        return _Start(0, 0)
+        return _TimestampStart(0, 0)
     try:
-        return _Start(int(version), int(timestamp))
+        return _TimestampStart(int(version), int(timestamp))
     except ValueError:
         raise InvalidLog(
             f"the properties {ENABLED_VERSION} and {ENABLED_TIMESTAMP} of {tip.table} are not numbers",

@@ -43,7 +43,7 @@ WITH_FILES: Final = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
 _ALONE: Final = "a table is created with files, batches and clustering columns alone"
 
 
-class FirstVersion:
+class FirstVersionBuilder:
     """Makes the first versions of the tables of a lake."""
 
     def __init__(self, places: Places, identity: OwnerIdentity) -> None:

@@ -27,7 +27,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLog, OwnershipPhase, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import (
     AdoptIntent,
     CreateIntent,
@@ -47,7 +47,7 @@ from penstock.formats.delta.branch_log.ownership import (
 from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import require_releasable
-from penstock.formats.delta.ownership.first_version import FirstVersion
+from penstock.formats.delta.ownership.first_version import FirstVersionBuilder
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
 from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -85,11 +85,11 @@ class Handover(HandoverSettler):
         tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
-        commits: Commits,
+        commits: CommitReader,
         identity: OwnerIdentity,
     ) -> None:
         super().__init__(tables, places, publisher, commits, identity)
-        self._first = FirstVersion(places, identity)
+        self._first = FirstVersionBuilder(places, identity)
 
     # -- in --------------------------------------------------------------------------------------------
 

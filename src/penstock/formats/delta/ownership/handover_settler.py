@@ -14,7 +14,7 @@ from uuid import UUID
 
 from penstock.errors import CommitConflict, OutcomeUnknown, PenstockError, Unavailable
 from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import SettleIntent, make_change_operation
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, find_owner
 from penstock.formats.delta.log.log_files import PlaceFiles
@@ -58,7 +58,7 @@ class HandoverSettler:
         tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
-        commits: Commits,
+        commits: CommitReader,
         identity: OwnerIdentity,
     ) -> None:
         self._tables, self._places, self._publisher = tables, places, publisher

@@ -15,13 +15,13 @@ import msgspec
 
 from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
 from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, OwnershipPhase, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode_intent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.ownership.bulk_handover import BulkHandover
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
-from penstock.formats.delta.ownership.recovery import Recovery, RecoveryResult
-from penstock.formats.delta.ownership.status import PublicationStatus, StatusOverview
+from penstock.formats.delta.ownership.recovery import RecoveryResult, TableRecovery
+from penstock.formats.delta.ownership.status import PublicationOverview, PublicationStatus
 from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, decode_line_and_id
 from penstock.formats.delta.ownership.winners import WinnerLookup
 from penstock.formats.delta.protocol.names import CommitName
@@ -92,7 +92,7 @@ class DeltaOwner:
         kernel: Kernel,
         places: Places,
         publisher: Publisher,
-        commits: Commits,
+        commits: CommitReader,
         identity: OwnerIdentity,
         check_location: CheckLocation | None = None,
         log_check: LogCheck | None = None,
@@ -103,8 +103,10 @@ class DeltaOwner:
             places, publisher, self.tables.find_last, partial(require_unmoved, kernel.store)
         )
         self.handover = Handover(self.tables, places, publisher, commits, identity)
-        self._recovery = Recovery(self.tables, places, self.handover, identity)
-        self._overview = StatusOverview(self.tables, places, publisher, self.handover, identity, log_check)
+        self._recovery = TableRecovery(self.tables, places, self.handover, identity)
+        self._overview = PublicationOverview(
+            self.tables, places, publisher, self.handover, identity, log_check
+        )
         self._kernel, self._publisher, self._commits = kernel, publisher, commits
         self._check_location: CheckLocation = check_location or (lambda location: location)
         self._log_check, self._identity = log_check, identity
@@ -343,7 +345,7 @@ class DeltaOwner:
         any_lake: bool = False,
         request: TableRequest = TableRequest(),
     ) -> RecoveryResult:
-        """Own a table whose lake was lost. See ``Recovery.recover_table``."""
+        """Own a table whose lake was lost. See ``TableRecovery.recover_table``."""
         where = self._check_location(location)
         return self._recovery.recover_table(
             key or _make_key(where), where, request, lost=lost, any_lake=any_lake
@@ -365,11 +367,11 @@ class DeltaOwner:
     # -- all of them -----------------------------------------------------------------------------------
 
     def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
-        """Finish and publish what earlier processes did not. See ``StatusOverview.catch_up``."""
+        """Finish and publish what earlier processes did not. See ``PublicationOverview.catch_up``."""
         return self._overview.catch_up(is_wanted)
 
     def list_statuses(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
-        """How far tables are published. See ``StatusOverview.list_statuses``."""
+        """How far tables are published. See ``PublicationOverview.list_statuses``."""
         return self._overview.list_statuses(key)
 
 

@@ -49,7 +49,7 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Versions after that, of which there are files. Others that the lost lake held itself left none."""
 
 
-class Recovery:
+class TableRecovery:
     """Takes tables whose lake is lost for good."""
 
     def __init__(

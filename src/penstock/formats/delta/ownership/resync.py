@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
 from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import ResyncIntent, make_change_operation
 from penstock.formats.delta.branch_log.ownership import (
     RESYNC,
@@ -100,7 +100,7 @@ class DeltaResync:
         tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
-        commits: Commits,
+        commits: CommitReader,
         identity: OwnerIdentity,
         log_check: LogCheck,
     ) -> None:

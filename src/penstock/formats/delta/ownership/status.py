@@ -46,7 +46,7 @@ class PublicationStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.latest_version - self.published
 
 
-class StatusOverview:
+class PublicationOverview:
     """Looks at all managed tables of the default branch."""
 
     def __init__(

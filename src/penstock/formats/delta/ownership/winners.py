@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from penstock.errors import CommitConflict, MergeConflict, PenstockError, TableConflict
 from penstock.formats.delta.branch_log.branch_log import BranchLog, decode_branch_log
-from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.commits import CommitReader
 from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent
 from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, to_utc_datetime
@@ -24,7 +24,7 @@ WINNERS_MAX_BYTES: Final = 256 * 1024
 class WinnerLookup:
     """Finds the commits that a conflict is about."""
 
-    def __init__(self, tables: DeltaTableStore, commits: Commits, branch: str) -> None:
+    def __init__(self, tables: DeltaTableStore, commits: CommitReader, branch: str) -> None:
         self._tables, self._commits, self._branch = tables, commits, branch
         self._room = WINNERS_MAX_BYTES
 

@@ -147,7 +147,7 @@ class DataFileWriter:
     ) -> None:
         """``is_feed`` is for rows of the change data feed, which come with their ``_change_type``;
         ``with_row_ids`` for rows that come with the columns by which they keep their ids."""
-        self._target = _Target(
+        self._target = _TargetTable(
             place, metadata, prefix, clustering, is_feed=is_feed, with_row_ids=with_row_ids
         )
         self._metadata, self._checks = metadata, None if is_feed else RowChecks(metadata)
@@ -240,7 +240,7 @@ def partition_folder(values: MappingOf[str, str | None]) -> str:
     )
 
 
-class _Target:
+class _TargetTable:
     """The table that rows are written for, and what has been written."""
 
     def __init__(
@@ -367,7 +367,7 @@ class _OpenFile:
     What is encoded is in memory, and in a temporary file once it is much: it is stored when it is whole.
     """
 
-    def __init__(self, target: _Target, values: tuple[str | None, ...]) -> None:
+    def __init__(self, target: _TargetTable, values: tuple[str | None, ...]) -> None:
         self._target, self._values = target, values
         self._rows: list[Any] = []
         self._rows_bytes = 0

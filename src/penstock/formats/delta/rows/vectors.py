@@ -23,7 +23,7 @@ from penstock.formats.roaring import (
     CONTAINER_ROWS,
     U32,
     U64,
-    NumberReader,
+    LittleEndianReader,
     pack_bitmap,
     read_containers,
 )
@@ -189,7 +189,7 @@ def _require_checksum(found: bytes, size: int) -> bytes:
 
 
 def _decode_bitmap(data: bytes, rows: int) -> bytearray:
-    reader = NumberReader(data)
+    reader = LittleEndianReader(data)
     if (magic := reader.read_number(U32)) != MAGIC:
         raise ValueError(f"it begins with {magic} instead of {MAGIC}")
     bitmap = bytearray(-(-rows // CONTAINER_ROWS) * CONTAINER_BYTES)

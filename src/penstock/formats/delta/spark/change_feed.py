@@ -62,7 +62,7 @@ def read_changes(spark: SparkSession, table: Table, first: int, last: int | None
     wanted = _requested_versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
     place = open_table_place(table.lake.places, log.location, metadata.configuration)
-    feed = _Feed(table, log, place, metadata)
+    feed = _ChangeFeedReader(table, log, place, metadata)
     groups: dict[Group, list[FilePiece]] = {}
     for piece in feed.list_pieces(wanted):
         held = piece.file.partition_values or {}
@@ -94,7 +94,7 @@ class _FeedCommit(msgspec.Struct, frozen=True):
         return str(self.version), to_utc_datetime(self.timestamp_ms * 1000).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-class _Feed:
+class _ChangeFeedReader:
     """Reads the changes of versions of a table: which rows of which files each added or removed."""
 
     def __init__(self, table: Table, log: TableVersions, place: Place, shown: Metadata) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.kernel.table_horizons import TableHorizon
 
 
-class DroppedFiles(DroppedErasure):
+class DroppedFilesErasure(DroppedErasure):
     """A table of files that was dropped."""
 
     def find_holders(self, first: int | None) -> Iterator[TableHolder]:

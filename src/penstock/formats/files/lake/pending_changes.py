@@ -106,7 +106,7 @@ def commit_pending_changes(
     if not (changes.puts or changes.removed or changes.replaced or changes.copied or changes.layout):
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
     table.lake.begin_write(makes_lake=bool(changes.puts or changes.copied or changes.layout))
-    with _Upload(table.lake, branch, table.key) as upload:
+    with _FileUpload(table.lake, branch, table.key) as upload:
         put = upload.upload_files(changes.puts)
         call = WriteFiles(
             key=table.key,
@@ -178,7 +178,7 @@ def _is_denied_early(error: BaseException) -> bool:
     return isinstance(error, PenstockError) and is_of_rights and AFTER_DOUBT not in error.details
 
 
-class _Upload:
+class _FileUpload:
     """Files on their way into a folder of the pool that nobody else uses."""
 
     def __init__(self, lake: Lake, branch: str, key: Key) -> None:
@@ -188,7 +188,7 @@ class _Upload:
         self._names: list[str] = []
         self._is_sent = False
 
-    def __enter__(self) -> _Upload:
+    def __enter__(self) -> _FileUpload:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:

@@ -115,7 +115,7 @@ class FilesSweep:
                 self._progress,
             )
             chosen = sorted([*days, *early])
-            folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
+            folders = _AttemptFolders(self._kernel, place, named, law, chosen, self._tally)
             self._engine.sweep_folder(folders, self._tally)
             after = named.before
         for day in (
@@ -144,7 +144,7 @@ class _SweepRules(msgspec.Struct, frozen=True, kw_only=True):
         return modified_us < (self.aborted_us if folder in self.claims.aborted else self.data_us)
 
 
-class _Folders:
+class _AttemptFolders:
     """Some folders of attempts, of which is known what is named there, as the engine sweeps them."""
 
     def __init__(

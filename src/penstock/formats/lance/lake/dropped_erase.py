@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.model.keys import Key
 
 
-class DroppedLance(DroppedErasure):
+class DroppedLanceErasure(DroppedErasure):
     """A Lance table that was dropped."""
 
     def explain_left_files(self) -> str:

@@ -16,7 +16,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.manifest_files import INDICES, ManifestFiles, UnclearManifest, list_spellings
 from penstock.formats.lance.lake.retained_tables import list_tables_at
-from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifest_reader import ManifestReader
 from penstock.formats.lance.names import MAIN, TRANSACTIONS, make_branch_folder
 from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, decode_state
 from penstock.kernel.kernel import Kernel
@@ -71,7 +71,7 @@ class LanceReadability:
         """``with_files`` tells that it is looked for all files that a version names, and not only for its
         manifest: that takes a list of all files of each table."""
         self._kernel, self._places, self._with_files = kernel, places, with_files
-        self._manifests = Manifests(places)
+        self._manifests = ManifestReader(places)
         self._horizons = TableHorizons.read_horizons(kernel.store, kernel.formats)
         self._known: dict[tuple[str, ObjectId], tuple[str, bool]] = {}
         self._there: dict[str, set[bytes]] = {}

@@ -23,11 +23,11 @@ from penstock.formats.lance.lake.folder_notes import (
     note_not_intended,
     read_deregistered_note,
 )
-from penstock.formats.lance.manifest_reader import Manifests
-from penstock.formats.lance.ownership import Ownership
+from penstock.formats.lance.manifest_reader import ManifestReader
+from penstock.formats.lance.ownership import LanceOwnership
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.promotion_tasks import PromoteTask
-from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.refs import RefFileWriter
 from penstock.formats.lance.state import NAME, decode_state, is_managed
 from penstock.formats.lance.table_changes import list_step_names
 from penstock.formats.sync import out_of_sync
@@ -62,14 +62,14 @@ class LanceServices:
     def __init__(self, kernel: Kernel, places: Places, lake_id: str) -> None:
         self._kernel = kernel
         self.places = places
-        self.manifests = Manifests(places)
-        self.ownership = Ownership(places, lake_id)
+        self.manifests = ManifestReader(places)
+        self.ownership = LanceOwnership(places, lake_id)
         self.promoter = Promoter(
             places,
             self.manifests,
             kernel.objects,
             self.ownership,
-            refs=RefFiles(places, kernel.objects, lake_id, self._read_current_content, kernel.clock),
+            refs=RefFileWriter(places, kernel.objects, lake_id, self._read_current_content, kernel.clock),
             current=self._read_current_content,
             has_table=self._has_table,
             meter=kernel.meter,
@@ -258,10 +258,10 @@ class OwnLanceFormat(LanceFormat):
     def __init__(
         self,
         places: Places,
-        manifests: Manifests,
+        manifests: ManifestReader,
         clock: Clock,
         promoter: Promoter,
-        ownership: Ownership,
+        ownership: LanceOwnership,
         gone: Callable[[Key, ObjectId], None],
         folder_check: FolderCheck,
     ) -> None:

@@ -57,7 +57,7 @@ class LanceOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Below the table's folder."""
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _TaskFragments(msgspec.Struct, frozen=True):
     """What one task wrote."""
 
     partition: int
@@ -77,7 +77,7 @@ def write_fragments(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     rows = df.select(*_make_fitted_columns(target.fit))
     with heard.removed_if_it_fails(target.place), raise_refusals():
         found_rows = map_in_arrow(rows, task, "message string").collect()
-        return _collect_output(get_json_decoder(_Message).decode(row.message) for row in found_rows)
+        return _collect_output(get_json_decoder(_TaskFragments).decode(row.message) for row in found_rows)
 
 
 def remove_written_files(place: Place, files: Iterable[str]) -> None:
@@ -86,8 +86,8 @@ def remove_written_files(place: Place, files: Iterable[str]) -> None:
         remove_files(place, [*files])
 
 
-def _collect_output(messages: Iterable[_Message]) -> LanceOutput:
-    by_partition: dict[int, _Message] = {}
+def _collect_output(messages: Iterable[_TaskFragments]) -> LanceOutput:
+    by_partition: dict[int, _TaskFragments] = {}
     for message in messages:
         if by_partition.setdefault(message.partition, message) is not message:
             raise InvalidRequest(
@@ -147,11 +147,11 @@ def _make_progress_reporter(collector: Any) -> Any:
 def _make_list_accumulator() -> Any:
     from pyspark.accumulators import AccumulatorParam
 
-    class Lists(AccumulatorParam[list[str]]):
+    class ListAccumulator(AccumulatorParam[list[str]]):
         def zero(self, value: list[str]) -> list[str]:  # noqa: ARG002 - as Spark calls it
             return []
 
         def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802
             return [*value1, *value2]
 
-    return Lists()
+    return ListAccumulator()

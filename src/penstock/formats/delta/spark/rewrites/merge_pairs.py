@@ -201,7 +201,7 @@ class MergePlan:
             else None
         )
         if words is not None:
-            marks = _Marks(collect_rows(words, _CHANGED), collect_rows(words, _MATCHED))
+            marks = _RowMarks(collect_rows(words, _CHANGED), collect_rows(words, _MATCHED))
             files = [(number, number in marks.changed) for number in {**marks.changed, **marks.matched}]
             sums = {name: pc.sum(words[name]).as_py() or 0 for name in _COUNTS}
         else:
@@ -277,7 +277,7 @@ class MergePlan:
             rows=several,
         )
 
-    def _marked_rows(self, marks: _Marks) -> DataFrame:
+    def _marked_rows(self, marks: _RowMarks) -> DataFrame:
         """The rows that change, then those that are only matched, if that keeps others from being inserted:
         numbered by files of either kind."""
         chosen = [*marks.changed.items(), *(marks.matched.items() if self._inserts else ())]
@@ -420,7 +420,7 @@ class MergePlan:
                 check_deterministic(chosen, "a condition of a clause")
 
 
-class _Marks(NamedTuple):
+class _RowMarks(NamedTuple):
     """Rows of files, by the numbers of these among the candidates."""
 
     changed: dict[int, BitmapWords]
@@ -440,7 +440,7 @@ class _TouchedFiles(NamedTuple):
     """How many rows change, …"""
     deleted_rows: int = 0
     """… and how many of them are deleted."""
-    marks: _Marks | None = None
+    marks: _RowMarks | None = None
     """Their rows, where those that change are marked as deleted and files stay; ``None`` where files are
     written anew."""
 

@@ -51,7 +51,7 @@ def read_group(group: InputPartition, columns: tuple[str, ...], where: str | Non
     """The rows of a group as batches of Arrow, in the types in which Spark takes them."""
     if not isinstance(group, FileGroup):  # what Spark makes up where there is nothing to read
         return
-    files = _OneCommit(group)
+    files = _SingleCommitLog(group)
     segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
     snapshot = replay_segment(files, segment)
     wanted = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
@@ -70,7 +70,7 @@ def readable_schema(metadata: Metadata) -> StructType:
     return StructType(tuple(map(_make_nullable, parse_schema(metadata.schema_string).fields)))
 
 
-class _OneCommit:
+class _SingleCommitLog:
     """A log that consists of one commit."""
 
     def __init__(self, group: FileGroup) -> None:
