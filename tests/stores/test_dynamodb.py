@@ -297,7 +297,7 @@ def test_a_table_that_holds_something_else_is_left_alone(dynamodb_place: DynamoD
     make_table(dynamodb_place, KEY_SCHEMA)
     with closing(dynamodb_place.client()) as client:
         client.put_item(TableName=dynamodb_place.table, Item={"pk": {"S": "mine"}, "sk": {"S": "mine"}})
-        with pytest.raises(InvalidRequest, match="with other data than a lake"):
+        with pytest.raises(InvalidRequest, match="holds other data than a lake"):
             DynamoStore(dynamodb_place.url)
         assert client.scan(TableName=dynamodb_place.table)["Count"] == 1
 

@@ -110,7 +110,9 @@ def _decode_point_row(row: Row) -> BackupPoint:
     try:
         point: BackupPoint = _decode_point(row.data)
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
+        raise Damaged(
+            f"the row of '{row.name}' in the backup cannot be read: {problem}", name=row.name
+        ) from None
     return point
 
 

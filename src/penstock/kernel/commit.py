@@ -308,7 +308,9 @@ def _check_operations(operations: tuple[Operation, ...], base: ObjectId | None) 
     wish: list[tuple[Any, ...]] = []
     for operation in operations:
         if not isinstance(operation, Put | Delete | Unchanged | Change):
-            raise InvalidRequest(f"expected an operation, got {type(operation).__name__}")
+            raise InvalidRequest(
+                f"a commit takes operations such as Put and Delete, got {type(operation).__name__}"
+            )
         key, kind = operation.key, type(operation)
         if not isinstance(key, Key):
             raise InvalidRequest(f"expected a Key, got {type(key).__name__}: use Key.parse")

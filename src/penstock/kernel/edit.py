@@ -149,7 +149,10 @@ class Edit:
         data = self._blobs.get(object_id) or self._earlier.get(object_id)
         blob = check_object(object_id, data) if data is not None else self._objects.get(object_id)
         if not isinstance(blob, Blob):
-            raise Damaged(f"object {object_id.hex()} holds no bytes", objects=[object_id.hex()])
+            raise Damaged(
+                f"object {object_id.hex()} of the lake is damaged: it holds no bytes",
+                objects=[object_id.hex()],
+            )
         return blob.data
 
     def put_content(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:

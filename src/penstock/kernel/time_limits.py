@@ -172,6 +172,6 @@ def limit_reads(limit_s: float) -> paced_reads:
         if outer is not None:
             outer()
         if monotonic() > ends_s:
-            raise TimedOut(f"this took longer than {limit_s:g} s and was stopped")
+            raise TimedOut(f"reading the lake took longer than {limit_s:g} s and was stopped")
 
     return paced_reads(check_time)

@@ -278,7 +278,7 @@ class GetFigures(Call[Figures], frozen=True, kw_only=True):
                     f"there are no figures about '{name}'; there are figures about {', '.join(kinds)}"
                 )
         if FigureKind.SIZES in self.about and self.table is None:
-            raise InvalidRequest("sizes are given for one table: give its key as 'table'")
+            raise InvalidRequest("figures of sizes are of one table: give its key as 'table'")
 
     def includes_kind(self, kind: FigureKind) -> bool:
         return not self.about or kind in self.about

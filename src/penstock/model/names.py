@@ -124,7 +124,9 @@ def write_revision_at(name: str, time: str | datetime) -> str:
 
 def _commit_id(text: str, whole: str) -> str:
     if not _HASH.fullmatch(text):
-        raise InvalidName(f"{whole!r}: {text!r} is not a commit id, nor the first 8 or more digits of one")
+        raise InvalidName(
+            f"invalid revision {whole!r}: {text!r} is not a commit id, nor the first 8 or more digits of one"
+        )
     return text.lower()
 
 
@@ -133,7 +135,7 @@ def _parse_steps(walk: str, whole: str) -> tuple[Step, ...]:
     while position < len(walk):
         match = _STEP.match(walk, position)
         if not match:
-            raise InvalidName(f"{whole!r}: {walk[position:]!r} is not '~N', '^N' or '*time'")
+            raise InvalidName(f"invalid revision {whole!r}: {walk[position:]!r} is not '~N', '^N' or '*time'")
         kind, amount, moment = match.groups()
         if moment is not None:
             steps.append(Step("*", parse_time_us(moment)))

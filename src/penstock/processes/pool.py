@@ -315,7 +315,7 @@ class ProcessPool:
             raise MemoryExhausted
         now_s = monotonic()
         if now_s > deadline_s:
-            raise TimedOut("the work took longer than the request allows and was stopped")
+            raise TimedOut("the work on rows took longer than the request allows and was stopped")
         if now_s > ends_s:
             raise WorkTooLarge(
                 f"the work on rows took longer than {self.limits.timeout_s:g} s, this server's limit "

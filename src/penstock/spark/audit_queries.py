@@ -83,7 +83,7 @@ def list_table_names(sql: str) -> list[TableName]:
     """What may be tables in a query; ``InvalidRequest`` if it is none."""
     tokens = [match for match in _TOKEN.finditer(sql) if match.lastgroup != "skipped"]
     if not tokens or tokens[0].group().lower() not in _BEGINS:
-        raise InvalidRequest(f"the query must only read\n  {sql}")
+        raise InvalidRequest(f"the query of a check must only read\n  {sql}")
     names = _names_of_subqueries(tokens)
     return [
         at_table

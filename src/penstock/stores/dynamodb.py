@@ -85,14 +85,16 @@ class DynamoStore(Store):
         try:
             mark = self._table.get_one(LAKE)
         except InvalidRequest:
-            raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake") from None
+            raise InvalidRequest(
+                f"{self.url} is a DynamoDB table with other key columns than those of a lake"
+            ) from None
         return int(mark["schema_version"]["N"]) if mark else None
 
     def _write_mark(self) -> None:
         """Mark an empty table as a lake's. One that holds something may just have been marked by another."""
         items = self._table.scan(Limit=1)["Items"]
         if items and self._read_version() is None:
-            raise InvalidRequest(f"{self.url} is a table with other data than a lake")
+            raise InvalidRequest(f"{self.url} is a DynamoDB table that holds other data than a lake")
         self._table.write_transaction(
             [put_if_absent(encode_key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})]
         )

@@ -211,7 +211,9 @@ class DynamoTable:
         keys = {part["AttributeName"]: part["KeyType"] for part in table["KeySchema"]}
         types = {part["AttributeName"]: part["AttributeType"] for part in table["AttributeDefinitions"]}
         if keys != KEY_SCHEMA or {types[name] for name in keys} != {"S"}:
-            raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake")
+            raise InvalidRequest(
+                f"{self.url} is a DynamoDB table with other key columns than those of a lake"
+            )
 
     def _describe_table(self) -> Item | None:
         try:

@@ -78,7 +78,7 @@ def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -
             "'tx.check'"
         )
     if otherwise not in (KEEP, DROP):
-        raise InvalidRequest(f"otherwise must be 'keep' or 'drop', got '{otherwise}'")
+        raise InvalidRequest(f"the argument 'otherwise' must be 'keep' or 'drop', got '{otherwise}'")
     if branch == into:
         raise InvalidRequest(f"'{branch}' cannot be published into itself", name=branch)
     named = _name_checks(how.get("checks"))

@@ -58,7 +58,7 @@ def run_in_transaction(
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise InvalidRequest(f"retries must be a whole number, 0 or greater, got {retries!r}")
     if options.get("id") is not None:
-        raise InvalidRequest("no id can be given, because each try is a separate transaction")
+        raise InvalidRequest("lake.run takes no transaction id: each try is a transaction of its own")
     tries, wait_s, failure = 0, WAIT_MIN_S, ("", "")
     while True:
         tries += 1

@@ -229,7 +229,9 @@ class DeltaErasure:
         first, _ = self._commit_nothing(f"erase-{erase}-first")
         last, content = self._commit_nothing(f"erase-{erase}-next")
         if decode_branch_log(content).published < first:
-            raise Unavailable(f"'{self._key}' may not be published to its log up to version {first} yet")
+            raise Unavailable(
+                f"it is not known whether '{self._key}' is published to its log up to version {first}"
+            )
         if self._first is not None:
             return FirstVersionKept(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.

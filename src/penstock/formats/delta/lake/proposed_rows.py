@@ -61,7 +61,9 @@ def _make_blob_reader(objects: Objects) -> Callable[[ObjectId], bytes]:
     def read_blob(data: ObjectId) -> bytes:
         stored = objects.get(data)
         if not isinstance(stored, Blob):
-            raise Damaged(f"object {data.hex()} holds no bytes", objects=[data.hex()])
+            raise Damaged(
+                f"object {data.hex()} of the lake is damaged: it holds no bytes", objects=[data.hex()]
+            )
         return stored.data
 
     return read_blob

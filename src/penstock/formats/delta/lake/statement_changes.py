@@ -55,7 +55,7 @@ def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[Stat
         case "UpdateColumnNullability" if len(changes) == 1:
             tables.set_not_null(key, first.column, branch=branch)
         case _:
-            raise InvalidRequest(f"'{key}' cannot be changed like that by SQL; lake.delta has further calls")
+            raise InvalidRequest(f"SQL cannot make this change to '{key}'; lake.delta has further calls")
 
 
 def _make_new_field(key: Key, change: StatementChange) -> dict[str, Any]:

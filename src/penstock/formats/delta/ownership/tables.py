@@ -92,7 +92,9 @@ class DeltaTableStore:
         """The bytes of a kernel object that a table holds."""
         stored = self.kernel.objects.get(data)
         if not isinstance(stored, Blob | Holder):
-            raise Damaged(f"object {data.hex()} holds no bytes", objects=[data.hex()])
+            raise Damaged(
+                f"object {data.hex()} of the lake is damaged: it holds no bytes", objects=[data.hex()]
+            )
         return stored.data
 
     def as_format_table(self, key: Key, content: DeltaTable, branch: str | None = None) -> Table:

@@ -153,7 +153,9 @@ class LanceHandlers:
         if opened.branch is None or opened.branch.startswith(PREFIX):
             raise InvalidRequest(f"'{call.branch}' is not a branch, so nothing can be promoted there")
         if opened.state.is_private:
-            raise InvalidRequest(f"'{call.key}' is private: its versions exist in the lake only")
+            raise InvalidRequest(
+                f"'{call.key}' is private: its versions exist in the lake only, and are never promoted"
+            )
         self._opening.promote_versions(opened.branch, call.key)
         self._check_promoted(opened)
         return _make_about(opened)
