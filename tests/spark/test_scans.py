@@ -149,7 +149,8 @@ def test_files_without_deletion_vectors_lose_nothing_by_those_with(
     adopted(lake, root, [[*begin, cut, written(lake, root, begin[1], data)]])
     plan = planned(whole(spark, lake).where("id > 2"))
     assert plan.count("FileScan") == plan.count("GreaterThan(id,2)") == 2
-    assert plan.count("BroadcastHashJoin") == 1
+    assert plan.count("NOT invoke(marked rows") >= 1
+    assert "Join" not in plan
 
 
 def vectored(lake: Lake, root: Path, gone: list[set[int]]) -> None:

@@ -119,11 +119,9 @@ class ScanDeletions(msgspec.Struct, frozen=True, kw_only=True):
 
     words: str
     """Compressed numbers of 64 bits, the lowest byte first, in base64: of each word the number of its file,
-    that of its first row, and the word, whose lowest bit is that row."""
+    that of its first row, and the word, whose lowest bit is that row; in the order of files and rows."""
     file_column: str
     """The constant of the files that is their number."""
-    hint: str
-    """How Spark is to join them."""
 
 
 class ScanPiece(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ they lie in storage.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,10 @@ class ScannedVersion(msgspec.Struct, frozen=True, kw_only=True):
     facts: TableFacts
 
 
+ROW_INDEX: Final = "_tmp_metadata_row_index"
+"""What Spark's readers of Parquet call the number of a row in its file."""
+
+
 class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How Spark is to read files."""
 
@@ -49,6 +53,8 @@ class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The table and the commit, for who asks later what a DataFrame reads."""
     table: ScannedVersion | None = None
     """The same for the question which files a filter leaves out; nothing if none can be left out."""
+    is_numbered: bool = False
+    """Whether the number of each row in its file is asked for. Penstock's jar tells it as ``ROW_INDEX``."""
 
 
 def read_files(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gzip
-from array import array
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
-from sys import byteorder
+from contextlib import suppress
 from typing import Any, Final
 
 from penstock.errors import InvalidRequest
@@ -16,12 +13,14 @@ from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
 from penstock.formats.delta.rows.deletion_words import (
-    BROADCAST_MAX_WORDS,
     WORD_ROWS,
     BitmapWords,
+    count_rows,
+    pack_words,
     read_deletion_vectors,
 )
 from penstock.formats.delta.rows.file_addresses import name_inside
+from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.scan_files import (
     ScanDeletions,
@@ -106,8 +105,22 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
 
     pieces = [make_piece(whole, None)] if whole or not partial else []
     if partial:
-        pieces.append(make_piece(partial, _encode_deleted(deleted)))
+        packed = base64.b64encode(pack_words(enumerate(deleted))).decode()
+        pieces.append(make_piece(partial, ScanDeletions(words=packed, file_column=FILE)))
     return TableScan(pieces=tuple(pieces), columns=columns.shown_columns)
+
+
+def are_words_sendable(place: Place, files: Iterable[Add]) -> bool:
+    """Whether a plan surely holds what the deletion vectors of files say. They are not read for it."""
+    most = 0
+    for file in files:
+        if (vector := file.deletion_vector) is not None:
+            words = vector.cardinality
+            if words > 1:
+                with suppress(ValueError, OSError, pa.ArrowException):  # told to who reads the file
+                    words = min(words, count_rows(place, file) // WORD_ROWS + 1)
+            most += words
+    return most <= WORDS_SENT_MAX
 
 
 def _check_sendable(place: Place, words: int) -> None:
@@ -118,19 +131,3 @@ def _check_sendable(place: Place, words: int) -> None:
             "condition (WHERE), or read the table with PySpark.",
             table=place.url,
         )
-
-
-def _encode_deleted(deleted: Sequence[BitmapWords]) -> ScanDeletions:
-    numbers = array("q")
-    for at, rows in enumerate(deleted):
-        starts = (number * WORD_ROWS for number in rows.numbers.to_pylist())
-        numbers.extend(chain.from_iterable(zip(repeat(at), starts, rows.words.to_pylist(), strict=False)))
-    if byteorder == "big":
-        numbers.byteswap()
-    packed = gzip.compress(numbers.tobytes(), compresslevel=1, mtime=0)
-    is_few = sum(len(rows.words) for rows in deleted) <= BROADCAST_MAX_WORDS
-    return ScanDeletions(
-        words=base64.b64encode(packed).decode(),
-        file_column=FILE,
-        hint="broadcast" if is_few else "merge",
-    )

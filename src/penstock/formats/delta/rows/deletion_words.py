@@ -6,6 +6,7 @@ this process, whatever the size of their file, and all rows of a file take about
 
 from __future__ import annotations
 
+import gzip
 import json
 from array import array
 from collections.abc import Iterable, Iterator
@@ -108,6 +109,29 @@ def read_deletion_vectors(place: Place, files: Iterable[File]) -> Iterator[tuple
             ]
             for file, found in zip(some, asked, strict=True):
                 yield file, None if found is None else found.result()
+
+
+def pack_words(named: Iterable[tuple[int, BitmapWords]]) -> bytes:
+    """Words of files, by the numbers of these and in their order, as Spark's JVM takes them.
+
+    Compressed numbers of 64 bits, the lowest byte first: of each word the number of its file, that of its
+    first row, and the word.
+    """
+    packed = bytearray()
+    for file, words in named:
+        numbers = array("q", bytes(WORD_BYTES * 3 * len(words.words)))
+        numbers[0::3] = array("q", [file]) * len(words.words)
+        numbers[1::3] = _to_array(pc.multiply(words.numbers, WORD_ROWS))
+        numbers[2::3] = _to_array(words.words)
+        if byteorder == "big":
+            numbers.byteswap()
+        packed += numbers.tobytes()
+    return gzip.compress(packed, compresslevel=1, mtime=0)
+
+
+def _to_array(numbers: Any) -> array[int]:
+    start, size = numbers.offset * WORD_BYTES, len(numbers) * WORD_BYTES
+    return array("q", numbers.buffers()[1].slice(start, size).to_pybytes() if size else b"")
 
 
 class WordBudget:

@@ -12,7 +12,7 @@ from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.file_columns import FileColumns, shown_schema
 from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.lake.scan_conditions import readable_condition
-from penstock.formats.delta.lake.scan_plan import plan_scan
+from penstock.formats.delta.lake.scan_plan import are_words_sendable, plan_scan
 from penstock.formats.delta.lake.schema_evolution import with_columns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_format import DeltaSql
@@ -171,7 +171,7 @@ class _NeededFiles(NamedTuple):
         """What Spark is to read, as data; ``None`` where that takes plans of Spark, or Spark to say what is
         wrong."""
         columns = FileColumns(self.snapshot.metadata)
-        if self.row_columns or any(file.deletion_vector is not None for file in self.files):
+        if self.row_columns or not are_words_sendable(self.snapshot.place, self.files):
             return None
         if not are_log_values(columns.partition_fields, self.files):
             return None

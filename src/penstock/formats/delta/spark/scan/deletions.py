@@ -1,4 +1,5 @@
-"""Rows of files, as words of bitmaps, for Spark: which rows are meant, as a DataFrame to join with, and back.
+"""Rows of files, as words of bitmaps, for Spark: which rows are meant, as a filter or as a DataFrame to join
+with, and back.
 
 A word stands for 64 rows of a file. Rows find theirs by a single number, and a word is sent once for all of
 its rows.
@@ -9,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, BitmapWords
+from penstock.formats.delta.rows.deletion_words import (
+    BROADCAST_MAX_WORDS,
+    WORD_ROWS,
+    BitmapWords,
+    pack_words,
+)
 from penstock.formats.rows.arrow_types import pa, pc
+from penstock.spark import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,14 +41,29 @@ def pick_rows(
 ) -> DataFrame:
     """Those of rows that words name, or the others. The words of a file are found by its number.
 
-    Spark is told how to join them: few are sent everywhere.
+    Few words are sent everywhere, where Penstock's class filters by them. Without it, and if they are many,
+    they are joined with the rows.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
+    if jar.has_classes(spark) and _are_few(found):
+        marked = _filter_marked(spark, found, F.col(file), F.col(row))
+        return df.where(~marked if is_inverse else marked)
     words = _to_frame(spark, found).hint("broadcast" if _are_few(found) else "merge")
     place = F.col(row).bitwiseAND(F.lit(WORD_ROWS - 1)).cast("int")
     is_named = (_make_row_key(F.col(file), F.col(row)) == F.col(_KEY)) & (F.getbit(F.col(_WORD), place) == 1)
     return df.join(words, is_named, "left_anti" if is_inverse else "left_semi")
+
+
+def _filter_marked(
+    spark: SparkSession, found: Mapping[int, BitmapWords], file: Column, row: Column
+) -> Column:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    marked_rows: Any = getattr(spark._jvm, "io.penstock.spark.MarkedRows")
+    columns: list[Any] = [file, row]
+    words = pack_words((number, found[number]) for number in sorted(found))
+    return ClassicColumn(marked_rows.among(spark._jsparkSession, words, *(column._jc for column in columns)))
 
 
 def make_word_number(row: str) -> Column:

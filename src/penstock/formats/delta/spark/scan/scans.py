@@ -26,7 +26,7 @@ from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile, TableScan
 from penstock.spark import jar
-from penstock.spark.scan.frames import ReadSettings, read_files
+from penstock.spark.scan.frames import ROW_INDEX, ReadSettings, read_files
 from penstock.spark.scan.origins import UNTOLD, TableOrigin
 from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
@@ -257,10 +257,11 @@ class _PieceReader:
             files,
             to_spark_schema(StructType((*columns.in_files.fields, *self._beside))),
             to_spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
-            self._how,
+            replace(self._how, is_numbered=numbered),
         )
         others = [F.col(quote_name(one.name)) for one in (*self._beside, *self._constants, *numbers)]
-        ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []
+        row = ROW_INDEX if jar.has_classes(self._spark) else "_metadata.row_index"
+        ends = [F.col(row).alias(ROW)] if numbered else []
         return found.select(*map(show_column, columns.shown_columns), *others, *ends)
 
     def list_column_names(self, *, numbered: bool) -> list[str]:

@@ -38,6 +38,7 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.PartitionPath;
 import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.execution.datasources.PartitioningAwareFileIndex;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -69,6 +70,9 @@ public final class TableFiles extends PartitioningAwareFileIndex {
   private static final scala.collection.immutable.Map<String, String> AS_GIVEN =
       scala.collection.immutable.Map$.MODULE$.from(
           immutable(List.of(new Tuple2<>("ignoredPathSegmentRegex", "^[._]"))));
+
+  /** The column that Spark's readers of Parquet fill with the numbers of rows. */
+  static final String ROW_INDEX = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
 
   private final SparkSession session;
   private final Path root;
@@ -133,12 +137,13 @@ public final class TableFiles extends PartitioningAwareFileIndex {
    * @param schema the columns in the files, as Spark writes a schema in JSON; null to have Spark look into them
    * @param partitionSchema the columns that are not in the files
    * @param how a JSON object: the format of the files as Spark names it, the options of its reader, the time zone of
-   *     times among the values, and what is to be told of where the rows come from
+   *     times among the values, what is to be told of where the rows come from, and whether the rows are numbered
    */
   public static Dataset<Row> rows(
       SparkSession session, byte[] files, String schema, String partitionSchema, String how) throws IOException {
-    return session.baseRelationToDataFrame(
-        relation(session, files, schema, partitionSchema, JSON.readTree(how), JobDrivers.chosen()));
+    JsonNode asked = JSON.readTree(how);
+    HadoopFsRelation relation = relation(session, files, schema, partitionSchema, asked, JobDrivers.chosen());
+    return session.baseRelationToDataFrame(asked.path("is_numbered").asBoolean() ? numbered(relation) : relation);
   }
 
   /**
@@ -160,6 +165,21 @@ public final class TableFiles extends PartitioningAwareFileIndex {
         schema == null ? index.inferred(session, format, options) : (StructType) DataType.fromJson(schema);
     return HadoopFsRelation.apply(
         index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
+  }
+
+  /**
+   * The same of files of Parquet, with the number of each row in its file as the column {@link #ROW_INDEX}. Spark tells it as
+   * a part of {@code _metadata}, too, for which it makes two objects for each row.
+   */
+  static HadoopFsRelation numbered(HadoopFsRelation relation) {
+    return HadoopFsRelation.apply(
+        relation.location(),
+        relation.partitionSchema(),
+        relation.dataSchema().add(ROW_INDEX, DataTypes.LongType),
+        relation.bucketSpec(),
+        new NumberedParquet(),
+        relation.options(),
+        relation.sparkSession());
   }
 
   /** What was told of where the rows of a plan come from, by those of its relations that were made here. */
@@ -218,7 +238,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
     return found.get();
   }
 
-  private static ByteBuffer digest(byte[] packed) {
+  static ByteBuffer digest(byte[] packed) {
     try {
       return ByteBuffer.wrap(MessageDigest.getInstance("SHA-256").digest(packed));
     } catch (NoSuchAlgorithmException impossible) {

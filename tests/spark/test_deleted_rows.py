@@ -1,0 +1,163 @@
+"""Rows that deletion vectors name are left out of all that Spark reads, whatever part of a file it reads and
+in which order."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from msgspec.structs import replace
+
+from penstock.formats.delta.lake import scan_plan
+from penstock.formats.delta.rows.deletion_words import BitmapWords
+from penstock.formats.delta.spark.scan import deletions, scans
+from penstock.lake.lake import Lake
+from penstock.spark import delete, read
+from tests.formats.delta.logs import add
+from tests.formats.delta.rows import inline_vector, vector_data
+from tests.spark.reading_tables import adopted, in_each_engine, shown, using, with_vectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 20_000
+
+
+def put_large_file(root: Path, name: str, start: int, rows: int = ROWS) -> Any:
+    """A file of several row groups, whose pages can be read one by one."""
+    root.mkdir(parents=True, exist_ok=True)
+    data = pa.table({"id": range(start, start + rows), "other": range(rows)})
+    pq.write_table(
+        data, root / name, row_group_size=rows // 4, data_page_size=2000, write_page_index=True,
+        use_dictionary=False, compression="none",
+    )  # fmt: skip
+    stats = f'{{"numRecords":{rows}}}'
+    return add(name, size=(root / name).stat().st_size, stats=stats), data
+
+
+def make_table(lake: Lake, root: Path, deleted: list[set[int]], rows: int = ROWS) -> set[int]:
+    """A table of files of so many rows; returns the ids that are left."""
+    files, left, data = [], set(), pa.table({})
+    for number, gone in enumerate(deleted):
+        file, data = put_large_file(root, f"{number} a%20ü.parquet", number * rows, rows)
+        vector = inline_vector(vector_data(gone), len(gone)) if gone else None
+        files.append(replace(file, path=f"{number}%20a%2520%C3%BC.parquet", deletion_vector=vector))
+        left |= {number * rows + row for row in range(rows) if row not in gone}
+    adopted(lake, root, [[*with_vectors(data), *files]])
+    return left
+
+
+def ids(rows: DataFrame) -> list[int]:
+    return sorted(rows.select("id").toArrow()["id"].to_pylist())
+
+
+def plan_of(rows: DataFrame) -> str:
+    return str(rows._jdf.queryExecution().executedPlan().toString())
+
+
+@in_each_engine
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_whatever_part_of_a_file_is_read(
+    spark: SparkSession, lake: Lake, tmp_path: Path, engine: str, vectorized: bool
+) -> None:
+    choice = random.Random(7)
+    gone = [set(choice.sample(range(ROWS), 700)), set(), set(range(4990, 15_010)), {0, ROWS - 1}]
+    left = make_table(lake, tmp_path / "t", gone)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 60_000)
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(vectorized).lower())
+    rows = read(using(spark, engine), "t")
+    assert rows.rdd.getNumPartitions() > 4  # each file is read in parts
+    assert ids(rows) == ids(rows.coalesce(1)) == sorted(left)
+    for low, high in ((3000, 3100), (19_990, 20_010), (44_000, 56_000), (79_000, 80_000)):
+        expected = sorted(one for one in left if low <= one <= high)
+        assert ids(rows.where(f"id BETWEEN {low} AND {high}")) == expected
+    # Some pages of a group are passed over, and rows are numbered all the same.
+    snapshot = lake.table("t").snapshot()
+    numbered = scans.read_rows(spark, snapshot, snapshot.files(), numbered=True)
+    found = shown(numbered.where("other BETWEEN 6000 AND 6005 AND id < 20000").select("id", scans.ROW))
+    assert found == [(row, row) for row in range(6000, 6006) if row not in gone[0]]
+
+
+@in_each_engine
+def test_rows_in_any_order_are_told_apart(spark: SparkSession, engine: str) -> None:
+    choice = random.Random(11)
+    named = {
+        2: {0, 1, 63, 64, 700}, 5: set(choice.sample(range(5000), 900)), 6: set(range(128, 1000)),
+        9: {2**33 + 5, 2**33 + 64},
+    }  # fmt: skip
+    words = {}
+    for file, rows in named.items():
+        if max(rows) < 10_000:
+            words[file] = BitmapWords.from_bitmap(
+                sum(1 << row for row in rows).to_bytes(10_048 // 8, "little")
+            )
+        else:
+            numbers = pa.array([row >> 6 for row in sorted(rows)], pa.int64())
+            bits = pa.array([1 << (row & 63) for row in sorted(rows)], pa.int64())
+            words[file] = BitmapWords.from_numbered_words(numbers, bits)
+    asked = [(file, row) for file in range(11) for row in (*choice.sample(range(6000), 800), 2**33 + 5)]
+    asked += [(9, 2**33 + row) for row in range(130)]
+    choice.shuffle(asked)
+    df = using(spark, engine).createDataFrame(asked, "file int, row long").coalesce(1)
+    for is_inverse in (False, True):
+        picked = deletions.pick_rows(spark, df, words, "file", "row", is_inverse=is_inverse)
+        expected = [pair for pair in asked if (pair[1] in named.get(pair[0], ())) != is_inverse]
+        assert shown(picked) == sorted(expected, key=repr)
+
+
+def test_deleted_rows_are_filtered_and_not_joined(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    left = make_table(lake, tmp_path / "t", [set(range(0, 2_000_000, 2))], 2_000_000)
+    snapshot = lake.table("t").snapshot()
+    for rows in (read(spark, "t"), scans.read_rows(spark, snapshot, snapshot.files())):
+        assert "Join" not in plan_of(rows)
+        assert rows.selectExpr("count(*)", "sum(id)").collect() == [(len(left), sum(left))]
+
+
+def test_more_words_than_are_sent_are_joined(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = make_table(lake, tmp_path / "t", [{1, 2, 70}, {3}])
+    monkeypatch.setattr(scan_plan, "WORDS_SENT_MAX", 3)
+    assert "Join" not in plan_of(read(spark, "t"))
+    monkeypatch.setattr(scan_plan, "WORDS_SENT_MAX", 2)
+    monkeypatch.setattr(deletions, "BROADCAST_MAX_WORDS", 2)
+    rows = read(spark, "t")
+    assert "SortMergeJoin" in plan_of(rows)
+    assert ids(rows) == ids(spark.table("lake.t")) == sorted(left)
+
+
+def test_what_is_cached_of_a_table_is_of_the_rows_that_were_deleted_then(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    left = make_table(lake, tmp_path / "t", [{1}, {3}])
+    cached = read(spark, "t").cache()
+    try:
+        assert cached.count() == len(left)
+        assert "InMemoryTableScan" in plan_of(read(spark, "t"))
+        delete(spark, "t", "id = 10")
+        assert "InMemoryTableScan" not in plan_of(read(spark, "t"))
+        assert (cached.count(), read(spark, "t").count()) == (len(left), len(left) - 1)
+    finally:
+        cached.unpersist()
+
+
+def test_a_condition_is_not_asked_of_deleted_rows(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    make_table(lake, tmp_path / "t", [{7}])
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    assert read(spark, "t").where("id < 10 AND 1 / (id - 7) > 0").count() == 2
+
+
+def test_what_numbers_rows_fast_is_where_it_is_looked_for(spark: SparkSession) -> None:
+    """In each Spark. In another one rows are numbered by Spark alone, which takes as long as a column."""
+    package = "org.apache.spark.sql.execution.datasources"
+    classes: Any = getattr(spark._jvm, "java.lang.Class")
+    for name, field in (
+        (f"{package}.RecordReaderIterator", "rowReader"),
+        (f"{package}.parquet.VectorizedParquetRecordReader", "rowIndexGenerator"),
+        (f"{package}.parquet.ParquetRowIndexUtil$RowIndexGenerator", "rowIndexColumnIdx"),
+    ):
+        assert classes.forName(name).getDeclaredField(field).getName() == field
