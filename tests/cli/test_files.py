@@ -123,7 +123,10 @@ def test_where_files_go_is_plain(terminal: Terminal, work: Path) -> None:
     assert "need a folder" in terminal(*put, "one.csv", "in/day=1/a", "t/x", status=2).err
     assert "there is no file nothing" in terminal(*put, "nothing", "t", status=2).err
     assert "would have the path 'a'" in terminal(*put, "in/day=1/a", "in/day=1/a", "t", status=2).err
-    assert "--replace needs a folder" in terminal(*put, "one.csv", "t/x", "--replace", status=2).err
+    assert (
+        "--replace' replaces a whole folder: write the target as t/x/"
+        in terminal(*put, "one.csv", "t/x", "--replace", status=2).err
+    )
     terminal(*put, "-", "t/typed", stdin=b"\x00typed")
     assert terminal.json("files", "cat", "t/typed")["base64"] == base64.b64encode(b"\x00typed").decode()
 

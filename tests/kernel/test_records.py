@@ -171,12 +171,12 @@ def test_who_changes_a_row_is_not_stopped_on_the_way(store: FaultyStore) -> None
     def end() -> None:
         raise TimeoutError("nobody waits any more")
 
-    def decide(_: int | None) -> ReplaceRow[int]:
+    def decide_change(_: int | None) -> ReplaceRow[int]:
         check_read_may_go_on()
         return ReplaceRow(1)
 
     with paced_reads(end):
-        assert NUMBERS.update_record(store, QUICK, "a", decide) == 1
+        assert NUMBERS.update_record(store, QUICK, "a", decide_change) == 1
 
 
 @pytest.mark.parametrize("data", [b"?", b""])

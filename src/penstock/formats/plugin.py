@@ -180,7 +180,9 @@ class TableSync(Protocol):
     def restore_dropped_table(self, key: Key, was: Any) -> ResyncedTable | None:
         """Bring back a table that was dropped and has got versions since, at a key where nothing is."""
 
-    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+    def adopt_unknown_table(
+        self, place: Place, free_key: Callable[[str | None], Key]
+    ) -> ResyncedTable | None:
         """Take over a table that the lake never had. ``None`` if none of the format lies at the place.
 
         ``free_key`` gives the key for a table that was created under a name.

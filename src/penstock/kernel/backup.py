@@ -547,7 +547,7 @@ class BackupMaker:
         new = None if after is None else encode_point_row(after)
         self._keep_lease()
 
-        def decide(row: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
+        def decide_change(row: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
             if row != old:
                 raise Unavailable(
                     f"another process is writing to the backup at {get_place(self._target)}; wait until it "
@@ -558,7 +558,7 @@ class BackupMaker:
         subject = RowSubject(
             f"the backup {point.id}", "Run the same command again: it completes what is there."
         )
-        swap_row(self._target, self._settings, encode_point_row(point).name, subject, decide)
+        swap_row(self._target, self._settings, encode_point_row(point).name, subject, decide_change)
 
 
 class _ObjectSender:

@@ -201,7 +201,7 @@ class CommitRequest(Request):
         stored = key.encode()
         current = edit.find_content(stored)
         moved = content.id is not None and content.id in freed
-        edit.check_held(key, content, current, freed.get(content.id))
+        edit.check_object_owner(key, content, current, freed.get(content.id))
         if current is not None and current.type != content.type:
             edit.conflicts.append(describe_difference(key, content, current))
             return

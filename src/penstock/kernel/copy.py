@@ -89,19 +89,21 @@ def copy_store(
     point: str = "",
     who: str = "",
     progress: CopyProgress = show_no_progress,
-    note_target: NoteTarget = no_note,
+    record_move_target: NoteTarget = no_note,
 ) -> CopyResult:
     """Copy a lake to an empty store, or go on with doing so.
 
     From a ``point`` of a backup, a lake that is no fork has the id that it had, and nothing is sealed.
-    ``note_target`` notes elsewhere where the lake will be; if it fails, the copy ends there.
+    ``record_move_target`` notes elsewhere where the lake will be; if it fails, the copy ends there.
 
     ``LakeExists`` or ``InvalidRequest`` if the target holds anything but this very copy. ``LakeMoved`` if the
     source is moving elsewhere. ``Damaged`` if the source is, or if the copy does not hold what it should.
     """
     with ThreadPoolExecutor(WORKERS) as workers:
         places = source_place, target_place
-        return _LakeCopy(source, target, places, fork, point, who, progress, note_target, workers).run()
+        return _LakeCopy(
+            source, target, places, fork, point, who, progress, record_move_target, workers
+        ).run()
 
 
 class _LakeCopy:
@@ -114,11 +116,11 @@ class _LakeCopy:
         point: str,
         who: str,
         progress: CopyProgress,
-        note_target: NoteTarget,
+        record_move_target: NoteTarget,
         workers: Executor,
     ) -> None:
         self._source, self._target = source, target
-        self._places, self._note_target = places, note_target
+        self._places, self._note_target = places, record_move_target
         self._is_fork, self._who, self._progress, self._workers = is_fork, who, progress, workers
         self._point, self._moves = point, not is_fork and not point
         self._lake = self._begin_target()
@@ -232,14 +234,14 @@ class _LakeCopy:
     ) -> None:
         known_lake = self._lake
 
-        def decide(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
+        def decide_change(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
             if lake != known_lake:
                 raise InvalidRequest(
                     f"another process is copying to {self._places[1]}; wait until it has finished"
                 )
             return ReplaceRow(change(lake), objects or {})
 
-        self._lake = change_description(self._target, self._source.settings, decide)
+        self._lake = change_description(self._target, self._source.settings, decide_change)
 
     # -- the steps -------------------------------------------------------------------------------------
 
@@ -276,12 +278,12 @@ class _LakeCopy:
         )
 
     def _put_row(self, name: str, row: Row | None) -> None:
-        def decide(before: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
+        def decide_change(before: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
             return KeepRow(None) if before == row else RowSwap(row, None)
 
         advice = "To complete the copy, run the same command again."
         subject = RowSubject(f"'{name}'", advice, verb="moved")
-        swap_row(self._target, self._source.settings, name, subject, decide)
+        swap_row(self._target, self._source.settings, name, subject, decide_change)
 
     def _copy_objects(self) -> None:
         """Everything that is stored, page by page: also receipts, to which nothing leads."""

@@ -377,12 +377,12 @@ def write_description(
 ) -> None:
     """Make a lake, once, with the objects that its description needs: ``LakeExists`` if there is one."""
 
-    def decide(row: Row | None, _: bool) -> RowSwap[None]:
+    def decide_change(row: Row | None, _: bool) -> RowSwap[None]:
         if row is not None:
             raise LakeExists(f"there is already a lake at {store.url}", url=store.url)
         return RowSwap(_encode_row(description), None, objects or {})
 
-    swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide)
+    swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide_change)
 
 
 def require_unmoved(store: Store) -> None:
@@ -442,7 +442,7 @@ def change_description(
     description is another one by now.
     """
 
-    def decide(row: Row | None, _: bool) -> RowSwap[LakeDescription | A] | KeepRow[A]:
+    def decide_change(row: Row | None, _: bool) -> RowSwap[LakeDescription | A] | KeepRow[A]:
         if row is None:
             raise _not_found_error(store)
         description = _decode_supported(row, store)
@@ -454,7 +454,7 @@ def change_description(
         after = changed if isinstance(changed, ReplaceRow) else ReplaceRow(changed)
         return RowSwap(_encode_row(after.value), after.value, after.objects)
 
-    return swap_row(store, settings, ROW_NAME, SUBJECT, decide)
+    return swap_row(store, settings, ROW_NAME, SUBJECT, decide_change)
 
 
 def raise_version(store: Store, settings: Settings, version: int) -> None:

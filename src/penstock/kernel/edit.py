@@ -179,7 +179,7 @@ class Edit:
         self.put_content(key, applied.content, identity)
 
     @staticmethod
-    def check_held(key: Key, content: AnyContent, *earlier: AnyContent | None) -> None:
+    def check_object_owner(key: Key, content: AnyContent, *earlier: AnyContent | None) -> None:
         """A content that a writer gives may hold only kernel objects that a known one holds: its format
         puts others there, together with the objects themselves."""
         held = {object_id for content in earlier if content is not None for object_id in content.objects}

@@ -48,7 +48,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
             "checked against the expectations of its target branch when it commits"
         )
 
-    def decide(row: Row | None) -> ReferenceDecision | KeepRow[Reference | None]:
+    def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[Reference | None]:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
         known_expectations = _require_expectations(reference)
         same = next(
@@ -69,7 +69,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
         fingerprint_head = reference.head
         if expectation.name not in {expectation.name for expectation in _require_expectations(reference)}:
             _require_held(kernel, reference, expectation)
-        expecting = kernel.references.swap_reference(branch, decide, expectation.who)
+        expecting = kernel.references.swap_reference(branch, decide_change, expectation.who)
         if expecting is not None:
             return read_expectations(expecting)
     raise RetriesExhausted(
@@ -82,7 +82,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
 def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") -> tuple[Expectation, ...]:
     """Remove an expectation from a branch; returns the remaining ones. ``InvalidRequest`` if it did not."""
 
-    def decide(row: Row | None) -> ReferenceDecision:
+    def decide_change(row: Row | None) -> ReferenceDecision:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
         known_expectations = read_expectations(reference)
         remaining_expectations = tuple(
@@ -92,7 +92,7 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
             raise InvalidRequest(f"'{branch}' has no expectation '{name}'", name=branch)
         return _replace_expectations(reference, remaining_expectations)
 
-    return read_expectations(kernel.references.swap_reference(branch, decide, who))
+    return read_expectations(kernel.references.swap_reference(branch, decide_change, who))
 
 
 def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:

@@ -85,7 +85,7 @@ class PrepareAgain(Exception):
     """Too much landed since ``prepare`` to decide without I/O: the request goes round once more."""
 
 
-class CrossedHistory(NamedTuple):
+class CrissCrossHistory(NamedTuple):
     """What happened to a key on two sides that met after the source had begun to change it.
 
     Such a source has changes from before it took in the state at which the sides parted last. They are part
@@ -216,7 +216,7 @@ class Table(msgspec.Struct, frozen=True):
     """Those that ``read`` reads, for a format that keeps a tree of its own."""
     paths: Mapping[str, MergeMode] = MappingProxyType({})
     """Tell ``merge`` how to treat what is below a path inside the table."""
-    crossed: CrossedHistory | None = None
+    criss_cross: CrissCrossHistory | None = None
     """There if the sides of a merge met before."""
     is_strange: bool = False
     """Tells ``merge`` that the source has a table of another id, which this branch never had."""
@@ -441,7 +441,7 @@ class Format:
         where it is gone.
         """
 
-    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+    def lacks_version(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         """Whether a table as a content has it lacks a version: then it is from before an erase which said
         that the history of the table begins there. A format whose tables can be erased must say it.
 
@@ -465,7 +465,7 @@ class Format:
         horizon = self.find_horizon(content.id)
         if horizon is None or horizon.first < 0:
             return content
-        if self.is_before(content, horizon.first, keeps_younger=horizon.keeps_younger):
+        if self.lacks_version(content, horizon.first, keeps_younger=horizon.keeps_younger):
             raise horizon.expired_error()
         return self.cut_content(content, horizon.first)
 

@@ -79,12 +79,12 @@ class CommitSettler(Generic[V, K]):
         after it landed (not ``is_certain``).
         """
 
-        def decide(item: V, now_us: int) -> V | KeepRow[CommitInDoubt]:
+        def decide_change(item: V, now_us: int) -> V | KeepRow[CommitInDoubt]:
             if not is_alone and (item.sends > 1 or not is_certain):
                 return KeepRow(IN_DOUBT)
             return item.mark_aborted(why, now_us)
 
-        ended = self._rows.change_committing(record, decide)
+        ended = self._rows.change_committing(record, decide_change)
         return self.call_off(record, why) if isinstance(ended, CommitInDoubt) else ended
 
     def call_off(self, record: K, why: str) -> K:

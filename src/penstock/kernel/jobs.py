@@ -118,7 +118,7 @@ class JobRows:
         """
         before: Job | None = None
 
-        def decide(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | JobInDoubt]:
+        def decide_change(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | JobInDoubt]:
             nonlocal before
             before = stored_job
             if stored_job is None:
@@ -139,7 +139,7 @@ class JobRows:
             new_job = msgspec.structs.replace(job, earlier=earlier, spent=stored_job.spent)
             return ReplaceRow(_make_attempt(new_job, stored_job.attempt + 1))
 
-        job_or_doubt = self._update_job(job.id, decide)
+        job_or_doubt = self._update_job(job.id, decide_change)
         return job_or_doubt if isinstance(job_or_doubt, JobInDoubt) else BegunJob(job_or_doubt, before)
 
     def _count_used_keys(self, job: Job) -> int:
@@ -159,7 +159,7 @@ class JobRows:
         """
         now_us = self._clock()
 
-        def decide(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
+        def decide_change(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
             job = _require_current(id, fence, job)
             if (job.key, job.branch) != (key, branch):
                 raise InvalidRequest(
@@ -182,7 +182,7 @@ class JobRows:
                 sent_job, is_counted=True
             )  # of two who send it at once, none may think it is alone
 
-        return self._update_job(id, decide)
+        return self._update_job(id, decide_change)
 
     def change_committing(self, job: Job, change: Callable[[Job, int], Job | KeepRow[A]]) -> Job | A:
         """Change the row of an attempt that is committing; any other one stays as it is.
@@ -191,7 +191,7 @@ class JobRows:
         """
         now_us = self._clock()
 
-        def decide(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | A]:
+        def decide_change(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | A]:
             if (
                 stored_job is None
                 or stored_job.fence != job.fence
@@ -203,7 +203,7 @@ class JobRows:
             changed = change(stored_job, now_us)
             return changed if isinstance(changed, KeepRow) else ReplaceRow(changed)
 
-        return self._update_job(job.id, decide)
+        return self._update_job(job.id, decide_change)
 
     def read_again(self, job: Job) -> Job:
         """The same attempt as its row has it now."""
@@ -219,14 +219,14 @@ class JobRows:
         """Let a job never land, and return it. One that is committing, or has, stays as it is."""
         now_us = self._clock()
 
-        def decide(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
+        def decide_change(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
             if job is None:
                 raise _not_found_error(id)
             if job.state is not JobState.RUNNING or fence not in (None, job.fence):
                 return KeepRow(job)
             return ReplaceRow(job.mark_aborted(why, now_us))
 
-        return self._update_job(id, decide)
+        return self._update_job(id, decide_change)
 
     def is_old(self, job: Job) -> bool:
         """Whether a job may be forgotten: it was over before any message or file of it that still counts."""
@@ -238,16 +238,16 @@ class JobRows:
     def forget_job(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
 
-        def decide(job: Job | None) -> RemoveRow[Job] | KeepRow[None]:
+        def decide_change(job: Job | None) -> RemoveRow[Job] | KeepRow[None]:
             return RemoveRow(job) if job is not None and self.is_old(job) else KeepRow(None)
 
-        self._update_job(id, decide)
+        self._update_job(id, decide_change)
 
-    def _update_job(self, id: str, decide: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
+    def _update_job(self, id: str, decide_change: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
         """Change a row as is decided; ``LakeMoved`` if the lake is moving."""
 
         def decide_unmoved(job: Job | None) -> Decision[Job, A]:
-            decision = decide(job)
+            decision = decide_change(job)
             if not isinstance(decision, KeepRow):
                 require_unmoved(self._store)
             return decision

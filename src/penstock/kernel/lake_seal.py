@@ -44,7 +44,7 @@ def seal_lake(kernel: Kernel, copy: str, target: str, who: str, workers: Executo
     cancelled meanwhile.
     """
 
-    def decide(lake: LakeDescription) -> LakeDescription:
+    def decide_change(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is None:
             mark = Seal(copy=copy, target=target, since_us=kernel.clock())
             return msgspec.structs.replace(lake, sealed=mark)
@@ -52,7 +52,7 @@ def seal_lake(kernel: Kernel, copy: str, target: str, who: str, workers: Executo
             raise lake_moved_error(lake.sealed, kernel.store)
         return lake
 
-    change_description(kernel.store, kernel.settings, decide, though_sealed=True)
+    change_description(kernel.store, kernel.settings, decide_change, though_sealed=True)
     count, has_changed = 0, True
     while has_changed:
         has_changed = False
@@ -72,14 +72,14 @@ def seal_lake(kernel: Kernel, copy: str, target: str, who: str, workers: Executo
 def _seal_reference(kernel: Kernel, name: str, copy: str, who: str) -> bool:
     """Seal a reference; whether that was left to do, as it is not where the reference is gone."""
 
-    def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
+    def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[None]:
         if row is None:
             return KeepRow(None)
         reference = decode_reference_row(row)
         entry = kernel.objects.find((reference.log,)).get(reference.log)
         return KeepRow(None) if _is_seal(entry, copy) else ReferenceDecision(reference, Event.SEAL)
 
-    return kernel.references.swap_reference(name, decide, who, copy) is not None
+    return kernel.references.swap_reference(name, decide_change, who, copy) is not None
 
 
 def _is_seal(entry: LogEntry | None, copy: str) -> bool:
@@ -95,12 +95,12 @@ def require_sealed(store: Store, copy: str) -> None:
 def finish_seal(store: Store, settings: Settings, copy: str) -> None:
     """Give the lake away for good. From here on its move can be completed, but not cancelled."""
 
-    def decide(lake: LakeDescription) -> LakeDescription:
+    def decide_change(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is None or not _is_sealed_by(lake, copy):
             raise _cancelled_error(store)
         return msgspec.structs.replace(lake, sealed=msgspec.structs.replace(lake.sealed, is_final=True))
 
-    change_description(store, settings, decide, though_sealed=True)
+    change_description(store, settings, decide_change, though_sealed=True)
 
 
 def reopen_lake(store: Store, settings: Settings, copy: str) -> None:
@@ -109,12 +109,12 @@ def reopen_lake(store: Store, settings: Settings, copy: str) -> None:
     The caller has sealed the lake at the other place for good: else two places take writes.
     """
 
-    def decide(lake: LakeDescription) -> LakeDescription:
+    def decide_change(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is not None and lake.sealed.copy != copy:
             raise lake_moved_error(lake.sealed, store)
         return msgspec.structs.replace(lake, sealed=None)
 
-    change_description(store, settings, decide, though_sealed=True)
+    change_description(store, settings, decide_change, though_sealed=True)
 
 
 def cancel_seal(store: Store, settings: Settings) -> Seal:
@@ -124,7 +124,7 @@ def cancel_seal(store: Store, settings: Settings) -> Seal:
     """
     found: Seal | None = None
 
-    def decide(lake: LakeDescription) -> LakeDescription:
+    def decide_change(lake: LakeDescription) -> LakeDescription:
         nonlocal found
         found = lake.sealed
         if found is None:
@@ -135,7 +135,7 @@ def cancel_seal(store: Store, settings: Settings) -> Seal:
             raise lake_moved_error(found, store)
         return msgspec.structs.replace(lake, sealed=None)
 
-    change_description(store, settings, decide, though_sealed=True)
+    change_description(store, settings, decide_change, though_sealed=True)
     assert found is not None
     return found
 

@@ -70,7 +70,7 @@ class Leases:
         mine = LeaseTerm(holder or secrets.token_bytes(16), number, self.good_s)
         begun_s = self.elapsed_s()
 
-        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
+        def decide_change(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
             if term is not None and term.holder == holder:
                 return ReplaceRow(
                     term._replace(number=term.number + 1)
@@ -78,7 +78,7 @@ class Leases:
             return ReplaceRow(mine) if term is None or self._is_left(id, term) else KeepRow(None)
 
         try:
-            term = LEASES.update_record(self.store, TRIES, id, decide)
+            term = LEASES.update_record(self.store, TRIES, id, decide_change)
         except RetriesExhausted:  # others were faster each time
             term = None
         if term is None:
@@ -145,13 +145,13 @@ class Lease:
         if if_taken_once and self._is_retaken:
             return
 
-        def decide(term: LeaseTerm | None) -> RemoveRow[LeaseTerm] | KeepRow[None]:
+        def decide_change(term: LeaseTerm | None) -> RemoveRow[LeaseTerm] | KeepRow[None]:
             if term is None or not self._is_held_by(term) or (if_taken_once and term != self._term):
                 return KeepRow(None)
             return RemoveRow(term)
 
         with suppress(TryAgainError, OutcomeUnknown):
-            LEASES.update_record(self._leases.store, TRIES, self._id, decide)
+            LEASES.update_record(self._leases.store, TRIES, self._id, decide_change)
 
     def _is_held_by(self, term: LeaseTerm) -> bool:
         # By the holder and not by the number: the answer to the last renewal may have been lost.
@@ -163,12 +163,12 @@ class Lease:
     def _renew_now(self) -> None:
         begun_s = self._leases.elapsed_s()
 
-        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
+        def decide_change(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
             if term is None or not self._is_held_by(term):
                 return KeepRow(None)
             return ReplaceRow(term._replace(number=term.number + 1))
 
-        renewed = LEASES.update_record(self._leases.store, TRIES, self._id, decide)
+        renewed = LEASES.update_record(self._leases.store, TRIES, self._id, decide_change)
         if renewed is None:
             self._is_lost = True
         else:

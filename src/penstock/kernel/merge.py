@@ -18,7 +18,7 @@ from penstock.kernel.later_commits import OwnCommits
 from penstock.kernel.objects import read_content
 from penstock.kernel.request import NextBatch
 from penstock.kernel.three_way import (
-    CrossedIntents,
+    CrissCrossIntents,
     Intents,
     MergeOptions,
     RenamedKey,
@@ -84,7 +84,7 @@ class MergeRequest(ThreeWayRequest):
         if self._plan is None or not self._plan.still_fits(chain):
             self._plan = plan_merge(self._history, self._formats, self._source, chain.tip)
         plan = self._plan
-        if plan.crossed and chain.has_drafts:
+        if plan.criss_cross and chain.has_drafts:
             raise NextBatch  # what the target did since depends on commits that have no id yet
         self.base = plan.base
         if plan.changes is None:
@@ -132,7 +132,7 @@ class MergePlan(NamedTuple):
     """``None`` if the target has everything already."""
     intents: Intents
     ambiguous: frozenset[bytes]
-    crossed: dict[bytes, CrossedIntents]
+    criss_cross: dict[bytes, CrissCrossIntents]
     renamed: dict[bytes, RenamedKey]
     bases: dict[bytes, tuple[Value | None, ...]]
     """What tables and namespaces are in each of the common ancestors, if there are several."""
@@ -148,14 +148,16 @@ class MergePlan(NamedTuple):
     def apply_difference(self, three_way: ThreeWayApply, changes: Difference) -> None:
         """Bring some of the changes."""
         three_way.apply_difference(
-            changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases
+            changes, self.intents, self.ambiguous, self.criss_cross, self.renamed, self.bases
         )
 
     def still_fits(self, chain: CommitChain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
         if chain.tip == self.head:
             return True
-        return not self.crossed and chain.contains_commit(self.head) and chain.commit.merges == self.merges
+        return (
+            not self.criss_cross and chain.contains_commit(self.head) and chain.commit.merges == self.merges
+        )
 
 
 def plan_merge(history: History, formats: Formats, source: ObjectId, head: ObjectId) -> MergePlan:
@@ -167,18 +169,18 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     changes, ambiguous = _find_source_changes(history, bases, commit)
     intents = list_intents_between(history, source, head) if formats else {}
     changes = add_unseen(history, formats, changes, intents, commit)
-    crossed = _find_crossed(history, bases, source, head) if intents else {}
+    criss_cross = _find_criss_cross(history, bases, source, head) if intents else {}
     places = find_former_keys(history, formats, changes, history.read_commit(bases[0]))
     renamed = {
         stored: RenamedKey(
             before,
-            None if crossed or len(bases) > 1 else _list_source_intents(history, source, head, table_id),
+            None if criss_cross or len(bases) > 1 else _list_source_intents(history, source, head, table_id),
         )
         for stored, (before, table_id) in places.items()
     }
     values_by_key = read_values_at_bases(history, formats, changes, bases) if len(bases) > 1 else {}
     return MergePlan(
-        head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, values_by_key
+        head, target.merges, bases[0], changes, intents, ambiguous, criss_cross, renamed, values_by_key
     )
 
 
@@ -230,9 +232,9 @@ def merge_plainly(
     return {key: edit.view.get(key) for key in changes if key not in refused}
 
 
-def _find_crossed(
+def _find_criss_cross(
     history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
-) -> dict[bytes, CrossedIntents]:
+) -> dict[bytes, CrissCrossIntents]:
     """The keys that the source had begun to change before the sides met, with what each side did to them."""
     commit, base_commit = history.read_commit(source), history.read_commit(bases[0])
     if len(bases) == 1 and commit.merges == base_commit.merges and history.is_on_line(bases[0], source):
@@ -243,7 +245,7 @@ def _find_crossed(
             for intent in history.objects.read_intents(source_commit):
                 earlier.setdefault(intent.key, []).append(intent)
     since = list_intents_between(history, head, source) if earlier else {}
-    return {key: CrossedIntents(intents, since.get(key, [])) for key, intents in earlier.items()}
+    return {key: CrissCrossIntents(intents, since.get(key, [])) for key, intents in earlier.items()}
 
 
 def _find_source_changes(

@@ -48,13 +48,13 @@ def reserve_numbers(
     outcome another range is reserved: the first one may be somebody else's.
     """
 
-    def decide(ranges: NumberRanges | None) -> ReplaceRow[NumberRanges]:
+    def decide_change(ranges: NumberRanges | None) -> ReplaceRow[NumberRanges]:
         last = {} if ranges is None else dict(ranges.last)
         for name, request in requests.items():
             last[name] = _find_last(request, last.get(name), name)
         return ReplaceRow(NumberRanges(last), is_counted=True)
 
-    reserved = NUMBERS.update_record(store, settings, table.hex, decide)
+    reserved = NUMBERS.update_record(store, settings, table.hex, decide_change)
     return {name: reserved.last[name] for name in requests}
 
 

@@ -99,9 +99,10 @@ def swap_row(
     settings: Settings,
     name: str,
     subject: RowSubject,
-    decide: Callable[[Row | None, bool], RowSwap[A] | KeepRow[A]],
+    decide_change: Callable[[Row | None, bool], RowSwap[A] | KeepRow[A]],
 ) -> A:
-    """Change one row as ``decide`` says, which gets the row, and whether an earlier try may have swapped it.
+    """Change one row as ``decide_change`` says: it gets the row, and whether an earlier try may have swapped
+    it.
 
     ``RetriesExhausted`` if other processes are always faster, ``Unavailable`` if the store stays away: then
     nothing was changed. ``OutcomeUnknown`` if the row may have been changed.
@@ -115,7 +116,7 @@ def swap_row(
             with paced_reads(None), store.turn(name) as turn:
                 if turn.row in doubtful:
                     return doubtful[turn.row]
-                decision = decide(turn.row, in_doubt)
+                decision = decide_change(turn.row, in_doubt)
                 if isinstance(decision, KeepRow):
                     return decision.answer
                 if turn.advance(decision.objects, decision.row, decision.fresh).swapped:
@@ -177,12 +178,12 @@ class RecordType(NamedTuple, Generic[V]):
         store: Store,
         settings: Settings,
         id: str,  # noqa: A002
-        decide: Callable[[V | None], Decision[V, A]],
+        decide_change: Callable[[V | None], Decision[V, A]],
     ) -> V | A:
-        """Change the row of an id as ``decide`` says, which gets its value (see ``swap_row``)."""
+        """Change the row of an id as ``decide_change`` says, which gets its value (see ``swap_row``)."""
 
         def decide_row(row: Row | None, _: bool) -> RowSwap[V | A] | KeepRow[V | A]:
-            decision = decide(None if row is None else self.decode_row(row))
+            decision = decide_change(None if row is None else self.decode_row(row))
             if isinstance(decision, KeepRow):
                 return decision
             if isinstance(decision, RemoveRow):

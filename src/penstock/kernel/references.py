@@ -133,7 +133,7 @@ class References:
         self.require_kept(at)
         is_new_name = False
 
-        def decide(before: Row | None) -> ReferenceDecision:
+        def decide_change(before: Row | None) -> ReferenceDecision:
             nonlocal is_new_name
             is_new_name = before is None
             if (reference := decode_branch_or_tag(before)) is not None:
@@ -153,7 +153,7 @@ class References:
             return ReferenceDecision(created, Event.CREATE)
 
         created = self.swap_reference(
-            name, decide, who, key, asked or hash_parts("create", name, kind, at, note)
+            name, decide_change, who, key, asked or hash_parts("create", name, kind, at, note)
         )
         if is_new_name:
             try:
@@ -176,13 +176,13 @@ class References:
         if lake is None or lake.sealed is None:
             return
 
-        def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
+        def decide_change(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
             return RowSwap(None, True) if row == encode_reference_row(created) else KeepRow(False)
 
         subject = RowSubject(
             f"'{created.name}'", "Look at it when the store answers.", {"name": created.name}
         )
-        if swap_row(self._store, self._settings, created.name, subject, decide):
+        if swap_row(self._store, self._settings, created.name, subject, decide_change):
             raise lake_moved_error(lake.sealed, self._store)
 
     def assign_reference(
@@ -205,7 +205,7 @@ class References:
         """
         self.require_kept(to)
 
-        def decide(before: Row | None) -> ReferenceDecision:
+        def decide_change(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, expected, kind)
             if (
                 has_expectations(reference)
@@ -217,7 +217,7 @@ class References:
             return ReferenceDecision(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
 
         return self.swap_reference(
-            name, decide, who, key, asked or hash_parts("assign", name, to, expected or b"")
+            name, decide_change, who, key, asked or hash_parts("assign", name, to, expected or b"")
         )
 
     def delete_reference(
@@ -239,7 +239,7 @@ class References:
         if lake is not None and name == lake.default_branch:
             raise InvalidRequest(f"the default branch '{name}' cannot be deleted", name=name)
 
-        def decide(before: Row | None) -> ReferenceDecision:
+        def decide_change(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, expected, kind)
             if not leave_log:
                 return ReferenceDecision(None, Event.DELETE)
@@ -248,7 +248,7 @@ class References:
             )
 
         return self.swap_reference(
-            name, decide, who, key, asked or hash_parts("delete", name, expected or b"")
+            name, decide_change, who, key, asked or hash_parts("delete", name, expected or b"")
         )
 
     def require_expected(
@@ -276,9 +276,10 @@ class References:
         return reference
 
     def swap_reference(
-        self, name: str, decide: Decide[A], who: str = "", key: str = "", request: bytes | None = None
+        self, name: str, decide_change: Decide[A], who: str = "", key: str = "", request: bytes | None = None
     ) -> Reference | A:
-        """Move one row as ``decide`` says, by one swap, with an entry in its log (see ``records.swap_row``).
+        """Move one row as ``decide_change`` says, by one swap, with an entry in its log (see
+        ``records.swap_row``).
 
         With a ``key`` that the caller gave for the ``request``, a repetition is answered by what it did
         then.
@@ -287,8 +288,10 @@ class References:
         if key:
             request_key(key)
         with measure_request(self._meter, name, "reference"):
-            moving = _ReferenceMove(self._store, self._log, self._clock, name, decide, who, key, request)
-            answer = swap_row(self._store, self._settings, name, moving.subject, moving.decide)
+            moving = _ReferenceMove(
+                self._store, self._log, self._clock, name, decide_change, who, key, request
+            )
+            answer = swap_row(self._store, self._settings, name, moving.subject, moving.decide_change)
             if moving.has_moved:
                 self._moved(name)
             return answer
@@ -436,13 +439,13 @@ class _ReferenceMove(Generic[A]):
         log: RefLog,
         clock: Clock,
         name: str,
-        decide: Decide[A],
+        decide_change: Decide[A],
         who: str,
         key: str,
         request: bytes | None,
     ) -> None:
         self._store, self._log, self._clock = store, log, clock
-        self._name, self._decide, self._who = name, decide, who
+        self._name, self._decide_change, self._who = name, decide_change, who
         self._key = key or uuid4().hex
         self._request = request if key else None
         self._last: Reference | None = None
@@ -455,14 +458,16 @@ class _ReferenceMove(Generic[A]):
         advice = f"Look at it when the store answers, or repeat the request with idempotency key {key}."
         return RowSubject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
 
-    def decide(self, row: Row | None, in_doubt: bool) -> RowSwap[Reference | A] | KeepRow[Reference | A]:
+    def decide_change(
+        self, row: Row | None, in_doubt: bool
+    ) -> RowSwap[Reference | A] | KeepRow[Reference | A]:
         before = decode_reference_row(row) if row is not None else None
         earlier, failed_receipts = self._find_earlier_outcome(before, in_doubt)
         if earlier is not None:
             self.has_moved = True
             return KeepRow(earlier)
         self._last = before
-        decision = self._decide(row)
+        decision = self._decide_change(row)
         self.has_moved = not isinstance(decision, KeepRow)
         return (
             decision if isinstance(decision, KeepRow) else self._make_swap(decision, before, failed_receipts)

@@ -61,7 +61,7 @@ class OutcomeLookup:
     def call_off(self, sent: SubmittedRequest) -> ObjectId | None:
         """Make sure that a request does not land any more; returns its commit if it has."""
 
-        def decide(row: Row | None) -> ReferenceDecision | KeepRow[LogEntry | None]:
+        def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[LogEntry | None]:
             reference = decode_live_reference(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
@@ -79,7 +79,7 @@ class OutcomeLookup:
             )
 
         try:
-            moved = self._kernel.references.swap_reference(sent.branch, decide)
+            moved = self._kernel.references.swap_reference(sent.branch, decide_change)
         except (NotFound, IdempotencyKeyReused):
             return None
         return self._find_commit_in(sent, moved) if isinstance(moved, LogEntry) else None

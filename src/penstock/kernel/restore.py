@@ -258,7 +258,7 @@ class _RestoreApply(ThreeWayApply):
             return "is no longer managed by the lake; adopt it first, or leave it as it is"
         return None
 
-    def _describe_missing(self, managing: Format, meeting: KeySides, missing: str) -> str:
+    def _explain_missing_files(self, managing: Format, meeting: KeySides, missing: str) -> str:
         after = self._decode_content(meeting.wanted)
         state = f"version {self._version}" if self._version is not None else ""
         if after is not None and not state:

@@ -284,12 +284,12 @@ def _find_expired_tombstones(kernel: Kernel, references: set[Reference], before_
 def _forget_tombstone(kernel: Kernel, tombstone: Reference) -> bool:
     """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
 
-    def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
+    def decide_change(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
         is_same = row is not None and decode_reference_row(row) == tombstone
         return RowSwap(None, True) if is_same else KeepRow(row is None)
 
     subject = RowSubject(f"the log of '{tombstone.name}'", "The next sweep removes it.", verb="removed")
-    return swap_row(kernel.store, kernel.settings, tombstone.name, subject, decide)
+    return swap_row(kernel.store, kernel.settings, tombstone.name, subject, decide_change)
 
 
 def _remove_unmarked(

@@ -115,8 +115,8 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """What is retained of the table as a content has it; ``None`` if that is from before."""
         if self.first < 0:
             return content
-        is_before = managing.is_before(content, self.first, keeps_younger=self.keeps_younger)
-        if is_before and not self._is_within_horizon(content):
+        lacks_version = managing.lacks_version(content, self.first, keeps_younger=self.keeps_younger)
+        if lacks_version and not self._is_within_horizon(content):
             return None
         return managing.cut_content(content, self.first)
 
@@ -247,9 +247,9 @@ def change_horizon(
     """
     raise_version(store, settings, HORIZONS_VERSION)
 
-    def decide(horizon: TableHorizon | None) -> ReplaceRow[TableHorizon] | KeepRow[TableHorizon]:
+    def decide_change(horizon: TableHorizon | None) -> ReplaceRow[TableHorizon] | KeepRow[TableHorizon]:
         require_unmoved(store)
         after = change(horizon)
         return KeepRow(after) if after == horizon else ReplaceRow(after)
 
-    return HORIZONS.update_record(store, settings, table.hex, decide)
+    return HORIZONS.update_record(store, settings, table.hex, decide_change)

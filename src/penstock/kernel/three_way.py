@@ -23,7 +23,7 @@ from penstock.kernel.edit import Edit, EditContext, LandingNotice, describe_diff
 from penstock.kernel.format import (
     DRY_RUN,
     AppliedChange,
-    CrossedHistory,
+    CrissCrossHistory,
     Format,
     FormatRefused,
     Formats,
@@ -206,21 +206,21 @@ class KeySides(NamedTuple):
     """The source's; ``None`` if not all of them are known."""
     is_ambiguous: bool
     """The common ancestors do not agree on where the sides parted."""
-    crossed: CrossedIntents | None = None
+    criss_cross: CrissCrossIntents | None = None
     bases: tuple[Value | None, ...] = ()
     """What the key holds in each of several common ancestors; of a managed table, only where it is."""
 
 
-class CrossedIntents(NamedTuple):
-    """What becomes ``CrossedHistory`` for the format of the table that is merged."""
+class CrissCrossIntents(NamedTuple):
+    """What becomes ``CrissCrossHistory`` for the format of the table that is merged."""
 
     earlier: list[Intent]
     target: list[Intent]
 
-    def select_format(self, managing: Format) -> CrossedHistory:
+    def select_format(self, managing: Format) -> CrissCrossHistory:
         earlier = tuple(intent.data for intent in self.earlier if intent.format == managing.name)
         target = intents_of_format(managing, self.target)
-        return CrossedHistory(earlier, None if target is None else tuple(target))
+        return CrissCrossHistory(earlier, None if target is None else tuple(target))
 
 
 class RenamedKey(NamedTuple):
@@ -258,7 +258,7 @@ class ThreeWayApply:
         changes: Difference,
         intents: Intents,
         ambiguous: frozenset[bytes] = frozenset(),
-        crossed: Mapping[bytes, CrossedIntents] = MappingProxyType({}),
+        criss_cross: Mapping[bytes, CrissCrossIntents] = MappingProxyType({}),
         renamed: Mapping[bytes, RenamedKey] = MappingProxyType({}),
         bases: Mapping[bytes, tuple[Value | None, ...]] = MappingProxyType({}),
     ) -> None:
@@ -269,7 +269,9 @@ class ThreeWayApply:
             if stored in renamed and self._is_one_table(after, now):
                 before, replayed = renamed[stored]
             sides = stored, before, after, now, replayed, stored in ambiguous
-            self._apply_key(KeySides(Key.decode(stored), *sides, crossed.get(stored), bases.get(stored, ())))
+            self._apply_key(
+                KeySides(Key.decode(stored), *sides, criss_cross.get(stored), bases.get(stored, ()))
+            )
 
     def _apply_key(self, key_sides: KeySides) -> None:
         conflicts_before = len(self._edit.conflicts)
@@ -294,7 +296,7 @@ class ThreeWayApply:
             self._leave_key(key_sides)
         elif how.content is not None:
             self._put_given_content(key_sides, how.content)
-        elif self._options.is_snapshot and self._is_crossed(key_sides):
+        elif self._options.is_snapshot and self._is_criss_cross(key_sides):
             self._edit.conflicts.append(self._describe_crossing(key_sides))
         elif key_sides.now == key_sides.wanted:
             pass
@@ -312,7 +314,7 @@ class ThreeWayApply:
             return None
         return managing.summarize_change(self._edit.open_table(key, after), before, after)
 
-    def _is_crossed(self, key_sides: KeySides) -> bool:
+    def _is_criss_cross(self, key_sides: KeySides) -> bool:
         """Whether the target changed a key too since the sides parted.
 
         Namespaces are no data: where both sides have one, they meet as in any merge.
@@ -355,7 +357,7 @@ class ThreeWayApply:
         format has to admit.
         """
         sides = [self._decode_content(value) for value in (key_sides.was, key_sides.wanted, key_sides.now)]
-        self._edit.check_held(key_sides.key, given_content, *sides)
+        self._edit.check_object_owner(key_sides.key, given_content, *sides)
         for side in sides if given_content.id is not None else ():
             if side is not None and given_content.id == side.id and given_content.type != side.type:
                 self._edit.conflicts.append(describe_difference(key_sides.key, given_content, side))
@@ -448,7 +450,9 @@ class ThreeWayApply:
         table = msgspec.structs.replace(
             self._edit.open_table(key_sides.key, target, source),
             paths=self._options.get_key_merge(key_sides.key).paths,
-            crossed=key_sides.crossed.select_format(managing) if key_sides.crossed is not None else None,
+            criss_cross=key_sides.criss_cross.select_format(managing)
+            if key_sides.criss_cross is not None
+            else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
             bases=tuple(
                 content for content in map(self._decode_content, key_sides.bases) if content is not None
@@ -525,10 +529,10 @@ class ThreeWayApply:
                 f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
             )
             self._edit.refuse_key(
-                key_sides.key, FormatRefused(self._describe_missing(managing, key_sides, message))
+                key_sides.key, FormatRefused(self._explain_missing_files(managing, key_sides, message))
             )
 
-    def _describe_missing(self, managing: Format, key_sides: KeySides, missing: str) -> str:  # noqa: ARG002
+    def _explain_missing_files(self, managing: Format, key_sides: KeySides, missing: str) -> str:  # noqa: ARG002
         """Why a state cannot be, some of whose files are gone."""
         return (
             f"cannot be reverted: {missing}; put the files back, or leave the table as it is with the mode "

@@ -64,11 +64,11 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
         if any(grant.role not in FIRST_ROLES for grant in token.grants):
             raise_version(store, settings, GRANTS_VERSION)
 
-    def decide(stored_token: Token | None) -> ReplaceRow[Token] | KeepRow[Token]:
+    def decide_change(stored_token: Token | None) -> ReplaceRow[Token] | KeepRow[Token]:
         require_unmoved(store)
         return ReplaceRow(token) if stored_token is None else KeepRow(_require_same(stored_token, token))
 
-    stored_token = TOKENS.update_record(store, settings, token.id, decide)
+    stored_token = TOKENS.update_record(store, settings, token.id, decide_change)
     if encode_token(stored_token) == encode_token(token):
         with _ignore_outage(store, token.id):
             _withdraw_if_moved(store, settings, token)
@@ -105,13 +105,13 @@ def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A
     ``TokenNotFound`` if there is none, ``LakeMoved`` if the lake is moving: it may have gone along.
     """
 
-    def decide(token: Token | None) -> RemoveRow[Token]:
+    def decide_change(token: Token | None) -> RemoveRow[Token]:
         require_unmoved(store)
         if token is None:
             raise TokenNotFound(f"there is no token '{id}'", id=id)
         return RemoveRow(token)
 
-    token = TOKENS.update_record(store, settings, id, decide)
+    token = TOKENS.update_record(store, settings, id, decide_change)
     with _ignore_outage(store, id):
         require_unmoved(store)
     return token
@@ -151,9 +151,9 @@ def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
     if lake is None or lake.sealed is None:
         return
 
-    def decide(stored_token: Token | None) -> RemoveRow[Token] | KeepRow[None]:
+    def decide_change(stored_token: Token | None) -> RemoveRow[Token] | KeepRow[None]:
         is_ours = stored_token is not None and encode_token(stored_token) == encode_token(token)
         return RemoveRow(token) if is_ours else KeepRow(None)
 
-    TOKENS.update_record(store, settings, token.id, decide)
+    TOKENS.update_record(store, settings, token.id, decide_change)
     raise lake_moved_error(lake.sealed, store)

@@ -95,12 +95,12 @@ class TransactionCommits(TransactionRows):
         One that is still committing long after it was sent is called off: it ends, as what it came to.
         """
 
-        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
+        def decide_change(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
             return (
                 transaction.mark_aborted(why, now_us) if transaction.state is TransactionState.OPEN else None
             )
 
-        record = self._move_row(id, decide)
+        record = self._move_row(id, decide_change)
         if record.state is TransactionState.COMMITTING and self._is_stuck(record.transaction):
             return self._hand_off.call_off(record, why)
         return record
@@ -163,12 +163,12 @@ class TransactionCommits(TransactionRows):
         """Remove the row of a transaction that ended long ago. It leaves no tombstone: its end is in the log
         of its target."""
 
-        def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
+        def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[None]:
             if row is None or not self.is_old(record_in_row(row)):
                 return KeepRow(None)
             return ReferenceDecision(None, Event.DELETE)
 
-        self._swap_transaction(record.transaction.id, decide, "")
+        self._swap_transaction(record.transaction.id, decide_change, "")
 
     def _note_merge_sent(self, id: str, meta: CommitMeta) -> TransactionRecord | LackingChecks:  # noqa: A002
         """Note that the merge is about to be sent; from here there is no way back but its refusal."""
@@ -180,7 +180,7 @@ class TransactionCommits(TransactionRows):
             require_able(self._kernel, target, transaction.base, record.head)  # or it stays as it is
         checks = {check.name for check in self._kernel.checks.list_checks_of_branch(transaction.target)}
 
-        def decide(
+        def decide_change(
             transaction: StoredTransaction, now_us: int
         ) -> StoredTransaction | KeepRow[LackingChecks] | None:
             if transaction.has_ended:
@@ -205,7 +205,7 @@ class TransactionCommits(TransactionRows):
                 else check_row_size(sent_transaction)
             )
 
-        return self._move_row(id, decide)
+        return self._move_row(id, decide_change)
 
     def _require_ended(self, id: str, lacking: LackingChecks) -> TransactionRecord:  # noqa: A002
         """A transaction as others ended it; ``TransactionOver`` while they are committing it."""

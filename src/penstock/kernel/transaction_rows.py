@@ -105,14 +105,14 @@ class TransactionRows:
     def _move_open(
         self,
         id: str,  # noqa: A002
-        decide: Callable[[StoredTransaction, int], StoredTransaction],
+        decide_change: Callable[[StoredTransaction, int], StoredTransaction],
     ) -> TransactionRecord:
         """Move the row of a transaction that is open; ``TransactionOver`` if it is not."""
 
         def decide_open(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
             if transaction.is_expired(now_us):
                 return abort_if_expired(transaction, now_us)
-            return decide(transaction, now_us) if transaction.state is TransactionState.OPEN else None
+            return decide_change(transaction, now_us) if transaction.state is TransactionState.OPEN else None
 
         record = self._move_row(id, decide_open)
         if record.state is not TransactionState.OPEN:
@@ -122,7 +122,7 @@ class TransactionRows:
     def _move_row(
         self,
         id: str,  # noqa: A002
-        decide: Callable[[StoredTransaction, int], StoredTransaction | KeepRow[A] | None],
+        decide_change: Callable[[StoredTransaction, int], StoredTransaction | KeepRow[A] | None],
     ) -> TransactionRecord | A:
         """Move a row to what is decided; ``None`` keeps it as it is, and is answered with that.
 
@@ -134,7 +134,7 @@ class TransactionRows:
             if row is None:
                 raise transaction_not_found_error(id)
             record = record_in_row(row)
-            changed = decide(record.transaction, self._kernel.clock())
+            changed = decide_change(record.transaction, self._kernel.clock())
             if changed is None:
                 return KeepRow(record)
             if isinstance(changed, KeepRow):
@@ -154,10 +154,12 @@ class TransactionRows:
     ) -> TransactionRecord | A:
         """Change the row of one that is committing; any other stays. It is returned as it is then."""
 
-        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | KeepRow[A] | None:
+        def decide_change(
+            transaction: StoredTransaction, now_us: int
+        ) -> StoredTransaction | KeepRow[A] | None:
             return change(transaction, now_us) if transaction.state is TransactionState.COMMITTING else None
 
-        return self._move_row(record.transaction.id, decide)
+        return self._move_row(record.transaction.id, decide_change)
 
     def read_again(self, record: TransactionRecord) -> TransactionRecord:
         """The same as its row has it now."""
@@ -177,9 +179,9 @@ class TransactionRows:
             compute_digest(record),
         )
 
-    def _swap_transaction(self, id: str, decide: Decide[A], who: str) -> TransactionRecord | A:  # noqa: A002
+    def _swap_transaction(self, id: str, decide_change: Decide[A], who: str) -> TransactionRecord | A:  # noqa: A002
         """Move the row of a transaction, or keep it, which has the answer that is decided."""
-        moved = self._kernel.references.swap_reference(PREFIX + id, decide, who)
+        moved = self._kernel.references.swap_reference(PREFIX + id, decide_change, who)
         return read_record(moved) if isinstance(moved, Reference) else moved
 
 

@@ -96,7 +96,7 @@ class Transactions(TransactionCommits):
         return record
 
     def _begin(self, transaction: StoredTransaction) -> TransactionRecord:
-        def decide(row: Row | None) -> ReferenceDecision | KeepRow[TransactionRecord]:
+        def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[TransactionRecord]:
             if row is not None:
                 return KeepRow(record_in_row(row))
             reference = Reference(
@@ -111,7 +111,7 @@ class Transactions(TransactionCommits):
             )
             return ReferenceDecision(reference, Event.CREATE)
 
-        return self._swap_transaction(transaction.id, decide, transaction.who)
+        return self._swap_transaction(transaction.id, decide_change, transaction.who)
 
     def _check_lease(self, lease_us: int | None) -> int:
         longest_us = self._longest_us
@@ -143,7 +143,7 @@ class Transactions(TransactionCommits):
         if lease_us is not None:
             self._check_lease(lease_us)
 
-        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction:
+        def decide_change(transaction: StoredTransaction, now_us: int) -> StoredTransaction:
             lease = transaction.lease_us if lease_us is None else lease_us
             changed = {**transaction.properties, **(properties or {})}
             renewed = msgspec.structs.replace(
@@ -155,7 +155,7 @@ class Transactions(TransactionCommits):
             )
             return check_row_size(renewed) if properties else renewed
 
-        return self._move_open(id, decide)
+        return self._move_open(id, decide_change)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ class TransplantRequest(ThreeWayRequest):
         changes, intents, remaining = dict(change.changes), dict(change.intents), dict(change.changes)
         for key, (_, after) in change.changes.items():
             is_plain = key in plain and plain[key] == after
-            if is_plain and is_apart and key not in plan.ambiguous and key not in plan.crossed:
+            if is_plain and is_apart and key not in plan.ambiguous and key not in plan.criss_cross:
                 del changes[key], remaining[key]
                 intents.pop(key, None)
                 if key in (plan.changes or {}):

@@ -87,7 +87,7 @@ def move_lake(
     """
     with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
 
-        def note_target(is_certain: bool) -> None:
+        def record_move_target(is_certain: bool) -> None:
             notes = fork_notes(lake)
             if notes is not None:
                 _note_move(notes, lake.id, get_place(place), clock(), is_certain)
@@ -99,7 +99,7 @@ def move_lake(
             target_place=get_place(place),
             who=lake.author,
             progress=progress,
-            note_target=note_target,
+            record_move_target=record_move_target,
         )
 
 

@@ -89,7 +89,7 @@ class DroppedErasure:
     def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         return None  # it goes as a whole
 
-    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002
+    def is_state_kept(self, content: ManagedTable) -> bool:  # noqa: ARG002
         return False
 
     def is_history_cut_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002

@@ -131,7 +131,7 @@ class Erasure(Protocol):
     def count_files_to_rewrite(self) -> int: ...
     def rewrite_files(self) -> int: ...
     def find_first_kept_version(self, start: ManagedTable, moment_us: int) -> int | None: ...
-    def keeps_state(self, content: ManagedTable) -> bool: ...
+    def is_state_kept(self, content: ManagedTable) -> bool: ...
     def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool: ...
     def commit_first_version(self, erase: str) -> FirstVersionKept: ...
     def read_latest_version(self) -> int: ...
@@ -376,7 +376,7 @@ class EraseRun:
         """
         try:
             heads = list_heads_of_backup(backup, self._kernel.objects)
-            return any(self._is_at_head_of_backup(head, first_version) for head in heads)
+            return any(self._backup_holds_table(head, first_version) for head in heads)
         except (Damaged, CommitNotFound, HistoryExpired):
             if backup.keeps_files:
                 raise
@@ -387,7 +387,7 @@ class EraseRun:
         managing = self._kernel.formats.find_managing_format(content)
         if content is None or managing is None:
             return False
-        return first_version is None or managing.is_before(
+        return first_version is None or managing.lacks_version(
             content, first_version, keeps_younger=self._keeps_younger
         )
 
@@ -398,7 +398,7 @@ class EraseRun:
         if (
             reference.kind is Kind.TAG
             and isinstance(content, ManagedTable)
-            and self._format.keeps_state(content)
+            and self._format.is_state_kept(content)
         ):
             return
         if not self._is_held(content, first_version):
@@ -468,7 +468,7 @@ class EraseRun:
         key = find_table(read_stored_content, self._table)
         return None if key is None else read_stored_content(key.encode())
 
-    def _is_at_head_of_backup(self, head: ObjectId, first_version: int | None) -> bool:
+    def _backup_holds_table(self, head: ObjectId, first_version: int | None) -> bool:
         """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
         state = self._kernel.read_state(head)
 

@@ -93,8 +93,8 @@ class LazyFormat(Format):
     ) -> None:
         self._load_format().after_commit(key, content, commit, branch=branch, is_default=is_default)
 
-    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
-        return self._load_format().is_before(content, first, keeps_younger=keeps_younger)
+    def lacks_version(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
+        return self._load_format().lacks_version(content, first, keeps_younger=keeps_younger)
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         return self._load_format().cut_content(content, first)

@@ -150,7 +150,7 @@ class TableResync:
     def _take_over_table(self, place: Place) -> ResyncedTable | None:
         """Take over a table that lies at a place, of whatever format it is."""
         free_key = partial(self._free_key, place)
-        attempts = (sync.take_unknown(place, free_key) for sync in self._syncs.values())
+        attempts = (sync.adopt_unknown_table(place, free_key) for sync in self._syncs.values())
         return next((resynced for resynced in attempts if resynced is not None), None)
 
     def _free_key(self, place: Place, name: str | None) -> Key:

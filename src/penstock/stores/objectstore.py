@@ -564,15 +564,15 @@ class _ObjectWriting:
             if content is None:
                 continue
             header, stored = self._store._split_object(object_id, content)
-            maker, last = header[1:17], header[17:]
-            if object_id in self._fresh and maker != self._id:
+            writer_id, last_stamp = header[1:17], header[17:]
+            if object_id in self._fresh and writer_id != self._id:
                 self._present.add(object_id)
                 return
-            if last == stamp or (seen is not None and last != seen):
+            if last_stamp == stamp or (seen is not None and last_stamp != seen):
                 return  # stored by this very call, or by another that came in between
-            seen = last
+            seen = last_stamp
             with suppress(WriteRefused, UnansweredWrite):
-                await self._bucket.put(key, _encode_header(maker, stamp) + stored, content.tag)
+                await self._bucket.put(key, _encode_header(writer_id, stamp) + stored, content.tag)
                 return
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
@@ -747,8 +747,8 @@ async def _run_all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
             raise answer
 
 
-def _encode_header(maker: bytes, last: bytes) -> bytes:
-    return bytes([LAYOUT_VERSION]) + maker + last
+def _encode_header(writer_id: bytes, last_stamp: bytes) -> bytes:
+    return bytes([LAYOUT_VERSION]) + writer_id + last_stamp
 
 
 def _find_row_kind(row: Row | None) -> str | None:

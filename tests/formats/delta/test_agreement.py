@@ -19,9 +19,9 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.features import (
     enabled_features,
+    find_unlisted_features,
     oldest_protocol,
     supported_features,
-    unlisted_features,
     with_features,
 )
 from penstock.lake.lake import Lake
@@ -82,7 +82,7 @@ def protocol_of(table: Table) -> Protocol:
 
 def agrees(table: Table) -> bool:
     found = table.snapshot()
-    return not unlisted_features(found.protocol, found.metadata)
+    return not find_unlisted_features(found.protocol, found.metadata)
 
 
 def rows(*ids: int) -> pa.Table:

@@ -15,12 +15,12 @@ from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_co
 from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
 from penstock.formats.delta.protocol.features import (
     binds_writers,
+    find_unlisted_features,
     find_unreadable_features,
     find_unwritable_features,
     protocol_faults,
     select_features_in_use,
     supported_features,
-    unlisted_features,
 )
 from tests.formats.delta.legal_commits import schema_string
 
@@ -132,7 +132,7 @@ def test_tables_with_variants_are_read_and_written(feature: str, metadata: Metad
     assert find_unreadable_features(protocol) == find_unreadable_features(protocol, metadata) == ()
     assert find_unwritable_features(protocol, metadata) == ()
     missing = {"variantType"} if feature == "variantShredding" else set()
-    assert unlisted_features(protocol, metadata) == missing
+    assert find_unlisted_features(protocol, metadata) == missing
 
 
 def test_every_feature_that_is_ever_refused_says_why_and_what_to_do() -> None:

@@ -17,7 +17,7 @@ from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, decode_state, encode_state_into_table
 from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, select_part_for_merges
 from penstock.formats.files.table_changes import apply_write
-from penstock.kernel.format import AppliedChange, CrossedHistory, FormatRefused, Table
+from penstock.kernel.format import AppliedChange, CrissCrossHistory, FormatRefused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
@@ -152,7 +152,7 @@ class Shelf:
         self,
         content: FilesTable | None,
         paths: Mapping[str, MergeMode] | None = None,
-        crossed: CrossedHistory | None = None,
+        criss_cross: CrissCrossHistory | None = None,
         is_strange: bool = False,
     ) -> Table:
         return Table(
@@ -161,7 +161,7 @@ class Shelf:
             lambda _: b"",
             objects=self.objects,
             paths=paths or {},
-            crossed=crossed,
+            criss_cross=criss_cross,
             is_strange=is_strange,
         )
 

@@ -375,7 +375,7 @@ class DeltaFormat(Format):
                 )
         self._check_drop(table)
 
-    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+    def lacks_version(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return (
             isinstance(content, DeltaTable)
             and content.state != b""

@@ -36,7 +36,7 @@ from penstock.formats.files.read_check import check_seen
 from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import (
     AppliedChange,
-    CrossedHistory,
+    CrissCrossHistory,
     Format,
     FormatRefused,
     LaterCommit,
@@ -69,7 +69,7 @@ class _MergeQuestion(NamedTuple):
     source: AnyContent | None
     intents: Sequence[bytes] | LaterCommitLookup | None
     paths: Mapping[str, MergeMode]
-    crossed: CrossedHistory | None = None
+    criss_cross: CrissCrossHistory | None = None
 
 
 class _CachedMerge(NamedTuple):
@@ -160,7 +160,7 @@ class FilesFormat(Format):
             raise FormatRefused(f"was dropped on one side and changed on the other; {WAY_OUT}")
         for prefix in table.paths:
             check_prefix(prefix)
-        question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
+        question = _MergeQuestion(table.content, base, source, intents, table.paths, table.criss_cross)
         merge = partial(
             merge_rules.merge_files, table, _open_table_objects(table), target, before, comes, intents
         )
@@ -196,12 +196,12 @@ class FilesFormat(Format):
         )
         return _answer_merge(table, question, revert)
 
-    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+    def lacks_version(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return isinstance(content, FilesTable) and is_managed(content) and decode_state(content).mark < first
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         # A state that was spared is brought back with the mark that all states have from then on.
-        if not isinstance(content, FilesTable) or not self.is_before(content, first):
+        if not isinstance(content, FilesTable) or not self.lacks_version(content, first):
             return content
         return encode_state_into_table(content, msgspec.structs.replace(decode_state(content), mark=first))
 

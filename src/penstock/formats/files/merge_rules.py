@@ -416,11 +416,11 @@ def _settle_rewritten(
 def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collection[str]) -> list[str]:
     """The folders that the source replaced since the sides parted, but those of which the target has that
     already; ``FormatRefused`` if no order tells."""
-    if table.crossed is None:
+    if table.criss_cross is None:
         return _find_outermost_folders(
             folder for folder in list_replaced_folders(intents) if folder not in known
         )
-    earlier = Counter(table.crossed.earlier)
+    earlier = Counter(table.criss_cross.earlier)
     later = list_replaced_folders((Counter(intents) - earlier).elements())
     replaced = _find_outermost_folders(folder for folder in later if folder not in known)
     behind = [
@@ -428,9 +428,9 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
         for folder in list_replaced_folders(earlier)
         if not folder.startswith(tuple(replaced)) and folder not in known
     ]
-    if behind and table.crossed.target is None:
+    if behind and table.criss_cross.target is None:
         raise FormatRefused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
-    ours = list_replaced_folders(table.crossed.target or ())
+    ours = list_replaced_folders(table.criss_cross.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
             where = f" below '{prefix}'" if prefix else ""

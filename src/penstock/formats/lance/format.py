@@ -163,7 +163,7 @@ class LanceFormat(Format):
                 "is a Lance table of the lake: it is changed by commits to the table, not by put"
             )
 
-    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:
+    def lacks_version(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
         state = decode_state(content)

@@ -164,7 +164,7 @@ def graft_changes(
     target_done: SideHistory,
     *,
     receiver: SideHistory | None = None,
-    is_again: bool = False,
+    is_reapplied: bool = False,
     strange: RowSet = MappingProxyType({}),
 ) -> GraftResult:
     """What became of ``bases`` at ``source``, done to ``target``. ``GraftRefused``, ``UnknownPlacement`` if
@@ -173,8 +173,8 @@ def graft_changes(
     Both sides come from every base: rows that one of them has are not new, and a row that one side does not
     have any more has been removed there, since rows that were removed do not come back.
     ``receiver`` is the side that one commit is repeated on, if so: it may never have had such rows.
-    ``is_again`` tells that it had the commit, and may have reverted it. ``strange`` are rows that came and
-    went where a revert was made that is repeated: what they replaced may be here still.
+    ``is_reapplied`` tells that it had the commit, and may have reverted it. ``strange`` are rows that came
+    and went where a revert was made that is repeated: what they replaced may be here still.
     """
     states = [base.side for base in bases]
     for side in (*states, source, target):
@@ -195,8 +195,8 @@ def graft_changes(
     if unknown := subtract_row_sets(intersect_row_sets(rows.added, strange), removed_rows):
         raise GraftRefused("never had, on this branch, the rows that the revert would restore", unknown)
     _check_returned(rows, source_done, target_done)
-    if rows.added or rows.removed or not is_again:
-        _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
+    if rows.added or rows.removed or not is_reapplied:
+        _check_rows(rows, bases, source_done, target_done, receiver, is_reapplied=is_reapplied)
     moves = RowMoves(rows.kept, rows.source, rows.target, rows.added, rows.removed)
     return RowGraft(source, target, lineage, moves).graft_rows()
 
@@ -254,7 +254,7 @@ def _check_rows(
     target: SideHistory,
     receiver: SideHistory | None,
     *,
-    is_again: bool,
+    is_reapplied: bool,
 ) -> None:
     """``GraftRefused`` if both sides have done something to one row that is not the same, or may have."""
     added_by_both = subtract_row_sets(rows.base, rows.of_source, rows.of_target)
@@ -293,7 +293,7 @@ def _check_rows(
     )
     if back := intersect_row_sets(rows.added, for_good):
         raise GraftRefused("has deleted or updated rows that the commit added: they would come back", back)
-    common = set() if is_again else row_changes.updates.keys() & other.updates.keys()
+    common = set() if is_reapplied else row_changes.updates.keys() & other.updates.keys()
     """Updates that both sides have, by whatever way, and that stand."""
     own = [
         {step: change for step, change in side.updates.items() if step not in common}

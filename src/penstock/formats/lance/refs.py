@@ -76,7 +76,7 @@ class RefFileWriter:
                 if content is None or decode_state(content).chain != task.state.chain:
                     return
                 refs = self._read_refs(content)
-                is_whole = self._update_files(task, content, refs)
+                is_whole = self._sync_ref_files(task, content, refs)
                 after = self._current(task)
                 if after is not None and self._read_refs(after) == refs:
                     if is_whole:
@@ -94,14 +94,14 @@ class RefFileWriter:
             if len(self._done) > KNOWN_MAX:
                 self._done.popitem(last=False)
 
-    def _update_files(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
+    def _sync_ref_files(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
-            had = self._done.get(_get_chain(task), ({}, {}))
+            written_before = self._done.get(_get_chain(task), ({}, {}))
         versions = LanceVersionReader(self._objects, decode_state(content))
         place = self._places.open_place(content.location)
         following = _RefFilesUpdate(place, self._lake, content, task.state.chain, versions, refs)
-        following.remove_files(had)
+        following.remove_files(written_before)
         following.write_tags()
         return following.write_branches(self._clock())
 
@@ -122,11 +122,11 @@ class _RefFilesUpdate:
         self._chain, (self._branches, self._tags) = chain, refs
         self._of_branches, self._of_tags = f"{chain}{REFS_OF_BRANCHES}", f"{chain}{REFS_OF_TAGS}"
 
-    def remove_files(self, had: Refs) -> None:
+    def remove_files(self, written_before: Refs) -> None:
         """What the table has no more, as far as it was the lake's."""
         for folder, now, before in (
-            (self._of_branches, self._branches, had[0]),
-            (self._of_tags, self._tags, had[1]),
+            (self._of_branches, self._branches, written_before[0]),
+            (self._of_tags, self._tags, written_before[1]),
         ):
             existing = dict(_read_ref_files(self._place, folder))
             gone = [

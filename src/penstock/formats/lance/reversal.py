@@ -537,14 +537,14 @@ class _CommitReversal:
                 if fragment.number in _list_covered_fragments(index)
                 and fragment.number in after
                 and fragment.number in then
-                and self._has_rows_of(fragment, then[fragment.number], _list_index_columns(index))
+                and self._holds_all_rows_of(fragment, then[fragment.number], _list_index_columns(index))
             ]
             if covered:
                 moved = move_index(index, grafting.base_moves)
                 messages.append(moved.replace_field(_BITMAP_OF_INDEX, pack_numbers(covered)))
         return messages
 
-    def _has_rows_of(self, fragment: Fragment, other: Fragment, columns: Collection[int]) -> bool:
+    def _holds_all_rows_of(self, fragment: Fragment, other: Fragment, columns: Collection[int]) -> bool:
         """Whether all rows of a fragment are in another one too, with the same values of some columns."""
         mine, others = _map_columns_to_files(fragment), _map_columns_to_files(other)
         if fragment.first_data_file != other.first_data_file or any(

@@ -219,10 +219,10 @@ class TableMerge:
         old_version, version, now = (side.find_newest(branch) for side in (base, source, self._here))
         if version is None or is_same_version(version, old_version) or is_same_version(version, now):
             return
-        is_again = False
+        is_reapplied = False
         if includes_version(self._here, source, version, branch):
-            is_again = self._is_part and has_undone_version(self._here, version, branch)
-            if not is_again:
+            is_reapplied = self._is_part and has_undone_version(self._here, version, branch)
+            if not is_reapplied:
                 return
         if is_same_version(now, old_version) and self._take_versions(source, now, branch):
             return
@@ -238,15 +238,17 @@ class TableMerge:
             return
         if old_version is None or now is None:
             raise FormatRefused(f"got its first version on both sides; {WAY_OUT}")
-        if (landed := self._graft_changes(base, source, history, branch, is_again=is_again)) is not None:
+        if (
+            landed := self._combine_changes(base, source, history, branch, is_reapplied=is_reapplied)
+        ) is not None:
             self._add_version(landed, branch)
 
-    def _graft_changes(
-        self, base: TableSide, source: TableSide, history: SidesHistory, branch: str, *, is_again: bool
+    def _combine_changes(
+        self, base: TableSide, source: TableSide, history: SidesHistory, branch: str, *, is_reapplied: bool
     ) -> NumberedVersion | None:
         """What was done on the other side and what was done here, together.
 
-        ``is_again`` tells that it is a commit that was here, and was reverted.
+        ``is_reapplied`` tells that it is a commit that was here, and was reverted.
         """
         old_version, version, now = (side.find_newest(branch) for side in (base, source, self._here))
         assert old_version is not None
@@ -272,7 +274,7 @@ class TableMerge:
             _make_side_history(lineage, side, history, states, branch)
             for side, history in ((self._here, mine), (source, history))
         )
-        if is_again and here.changes is None:
+        if is_reapplied and here.changes is None:
             raise FormatRefused(
                 "had the commit reverted, and its history since then is no longer complete; repeat the "
                 "change, or revert the commit that reverted it"
@@ -280,7 +282,7 @@ class TableMerge:
         strange: RowSet = {}
         if (
             self._is_part
-            and not is_again
+            and not is_reapplied
             and their_history.changes is not None
             and their_history.changes.has_reverts
         ):
@@ -294,7 +296,16 @@ class TableMerge:
         if is_below:
             mover, ground = ground, mover
         return self._landing.write_graft(
-            bases, mover, ground, now, lineage, arrived, history, branch, is_again=is_again, strange=strange
+            bases,
+            mover,
+            ground,
+            now,
+            lineage,
+            arrived,
+            history,
+            branch,
+            is_reapplied=is_reapplied,
+            strange=strange,
         )
 
     def _find_rows_removed_elsewhere(self, lineage: RowLineage, base: TableSide, branch: str) -> RowSet:

@@ -176,7 +176,7 @@ class VersionWriter:
         history: SidesHistory,
         branch: str = MAIN,
         *,
-        is_again: bool = False,
+        is_reapplied: bool = False,
         strange: RowSet = MappingProxyType({}),
     ) -> NumberedVersion | None:
         """Write the next version: the changes of one side since the common versions, on top of the other
@@ -184,7 +184,7 @@ class VersionWriter:
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
         ``history`` is what both sides did. Of each base the rows are given that it has
-        removed and another one has. ``is_again`` tells that a commit is repeated that was here, and was
+        removed and another one has. ``is_reapplied`` tells that a commit is repeated that was here, and was
         reverted, and ``strange`` are rows that a repeated revert may bring, but not to here.
         ``FormatRefused`` if it cannot be, ``None`` if a commit is repeated that is here already.
         """
@@ -202,7 +202,7 @@ class VersionWriter:
                 source[1],
                 onto[1],
                 receiver=receiver,
-                is_again=is_again,
+                is_reapplied=is_reapplied,
                 strange=strange,
             )
             manifest = graft_result.manifest

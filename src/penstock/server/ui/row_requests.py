@@ -37,7 +37,7 @@ class RowRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = ROWS_MAX
 
 
-class PageColumn(msgspec.Struct, frozen=True):
+class ShownColumn(msgspec.Struct, frozen=True):
     """A column."""
 
     name: str
@@ -49,7 +49,7 @@ class PageColumn(msgspec.Struct, frozen=True):
 class ShownRows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows, of which every value is text that may be cut; ``None`` is null."""
 
-    columns: tuple[PageColumn, ...] = ()
+    columns: tuple[ShownColumn, ...] = ()
     columns_total: int = 0
     rows: tuple[tuple[str | None, ...], ...] = ()
     total: int | None = None
@@ -114,7 +114,7 @@ class ShownVersion(msgspec.Struct, frozen=True, kw_only=True):
 class ShownTable(msgspec.Struct, frozen=True, kw_only=True):
     """What a table is."""
 
-    columns: tuple[PageColumn, ...] = ()
+    columns: tuple[ShownColumn, ...] = ()
     rows: int | None = None
     facts: tuple[tuple[str, str], ...] = ()
     properties: tuple[tuple[str, str], ...] = ()

@@ -23,9 +23,9 @@ from penstock.server.ui.row_requests import (
     COLUMNS_MAX,
     FILES_MAX,
     VALUE_MAX_CHARS,
-    PageColumn,
     RowRequest,
     ShownBounds,
+    ShownColumn,
     ShownDiff,
     ShownExpectation,
     ShownFile,
@@ -105,9 +105,9 @@ def _show_batches(batches: Any, request: RowRequest, columns_total: int, total: 
     )
 
 
-def _show_columns(schema: Any) -> tuple[PageColumn, ...]:
+def _show_columns(schema: Any) -> tuple[ShownColumn, ...]:
     return tuple(
-        PageColumn(field.name, str(field.type), str(field.type).startswith(NUMBERS), field.nullable)
+        ShownColumn(field.name, str(field.type), str(field.type).startswith(NUMBERS), field.nullable)
         for field in schema
     )
 
@@ -179,7 +179,7 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
     )
 
 
-def _describe_rows(table: Table) -> tuple[tuple[PageColumn, ...], int | None]:
+def _describe_rows(table: Table) -> tuple[tuple[ShownColumn, ...], int | None]:
     """The columns, and how many rows there are; nothing of a table whose rows cannot be read here."""
     try:
         rows: TableRows = table.scan()

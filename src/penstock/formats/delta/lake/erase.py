@@ -148,7 +148,7 @@ class DeltaErasure:
             self._dropped_columns[pair] = has_further_columns(snapshot, self._place, file)
         return self._dropped_columns[pair]
 
-    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+    def is_state_kept(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
     def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool:

@@ -84,22 +84,22 @@ class ChangedFiles:
         self._refused.__exit__(kind, error, trace)
 
     def rewrite_files(
-        self, files: Sequence[Add], read: Callable[[Sequence[Add]], Iterable[Any]], decide: Decide
+        self, files: Sequence[Add], read: Callable[[Sequence[Add]], Iterable[Any]], decide_change: Decide
     ) -> None:
         """Change rows of files. ``read`` gives their rows in batches that are numbered by file and row."""
         self._actions += make_removes(files)
         if self.has_vectors:
-            self._mark_rows(files, read(files), decide)
+            self._mark_rows(files, read(files), decide_change)
             return
         for batch in read(files):
             rows = batch.drop_columns([FILE_NUMBER, ROW_NUMBER])
-            outcomes = self._decide_outcomes(rows, decide)
+            outcomes = self._decide_outcomes(rows, decide_change)
             self._data.write_rows(_rows_to_write(rows, outcomes), are_checked=True)
 
-    def _mark_rows(self, files: Sequence[Add], batches: Iterable[Any], decide: Decide) -> None:
+    def _mark_rows(self, files: Sequence[Add], batches: Iterable[Any], decide_change: Decide) -> None:
         gone = [_GoneRows() for _ in files]
         for batch in batches:
-            outcomes = self._decide_outcomes(batch.drop_columns([FILE_NUMBER, ROW_NUMBER]), decide)
+            outcomes = self._decide_outcomes(batch.drop_columns([FILE_NUMBER, ROW_NUMBER]), decide_change)
             numbers = batch.select([FILE_NUMBER, ROW_NUMBER])
             _note_gone(gone, numbers, pc.or_(outcomes.deleted, outcomes.updated))
             if outcomes.new.num_rows:
@@ -107,8 +107,8 @@ class ChangedFiles:
         marks = [FileDeletionMarks(file, rows.bits) for file, rows in zip(files, gone, strict=True)]
         self._actions += mark_rows(self._table, marks, self._create_vectors)
 
-    def _decide_outcomes(self, rows: Any, decide: Decide) -> RowOutcomes:
-        outcomes = self._with_row_ids(rows, decide(rows))
+    def _decide_outcomes(self, rows: Any, decide_change: Decide) -> RowOutcomes:
+        outcomes = self._with_row_ids(rows, decide_change(rows))
         self.deleted += pc.sum(outcomes.deleted).as_py() or 0
         self.updated += outcomes.new.num_rows
         if outcomes.new.num_rows:

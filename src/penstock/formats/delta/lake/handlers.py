@@ -203,7 +203,7 @@ class DeltaHandlers:
         if horizon is None or horizon.first < 0:
             return content
         is_early = version is not None and version < horizon.first
-        if is_early or self._parts.format.is_before(content, horizon.first):
+        if is_early or self._parts.format.lacks_version(content, horizon.first):
             raise horizon.expired_error()
         retained = self._parts.format.cut_content(content, horizon.first)
         assert isinstance(retained, DeltaTable)

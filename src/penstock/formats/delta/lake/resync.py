@@ -38,7 +38,9 @@ class DeltaSync:
         resynced = self._logs.resync_dropped(key, before, self._make_table_request(key), **how)
         return None if resynced is None else _make_answer(resynced)
 
-    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+    def adopt_unknown_table(
+        self, place: Place, free_key: Callable[[str | None], Key]
+    ) -> ResyncedTable | None:
         try:
             name = load_snapshot(PlaceFiles(place)).metadata.name if place.list(LOG) else None
         except TableNotFound:

@@ -139,13 +139,17 @@ def commit_fitting(
                 before, table = table, table.reopen_table()
                 is_changed = before.id == table.id and before.metadata != table.metadata
                 becomes = evolve_schema(table.metadata)
-                if not tries_left or not is_changed or not fits_metadata(metadata_to_write, becomes):
+                if (
+                    not tries_left
+                    or not is_changed
+                    or not can_hold_files_written_for(metadata_to_write, becomes)
+                ):
                     raise
                 check_features(becomes)
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def fits_metadata(metadata_to_write: Metadata, now: Metadata) -> bool:
+def can_hold_files_written_for(metadata_to_write: Metadata, now: Metadata) -> bool:
     """Whether files that were written for a table can be part of what it has become.
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.

@@ -68,7 +68,7 @@ def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> 
         fresh = None if made is None else made.name
         old += [entry for entry in later if entry.key != fresh]
     remove_log_files(place, [entry.key for entry in old])
-    old += _remove_commit_and_staged(place, first_version)
+    old += _remove_commit_and_staged_files(place, first_version)
     entries = place.list(LOG)
     sidecars = unnamed_sidecars(place, entries, (now_ms + grace_ms) * 1000)
     due = [sidecar for sidecar in sidecars if sidecar.modified_us < (now_ms - grace_ms) * 1000]
@@ -90,7 +90,7 @@ def _is_later_checkpoint(name: str, first_version: int) -> bool:
     return isinstance(uuid_name, _CHECKPOINTS) and uuid_name.version > first_version
 
 
-def _remove_commit_and_staged(place: Place, first_version: int) -> list[BucketEntry]:
+def _remove_commit_and_staged_files(place: Place, first_version: int) -> list[BucketEntry]:
     """Remove the commit of the version if it removed files, and whatever was staged for it; what went.
 
     It tells of rows that are gone, and a reader who begins at the checkpoint does not need it. There is a

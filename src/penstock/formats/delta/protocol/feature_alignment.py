@@ -18,9 +18,9 @@ from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
 from penstock.formats.delta.protocol.features import (
     FeatureRefusal,
+    find_unlisted_features,
     select_features_in_use,
     supported_features,
-    unlisted_features,
     with_features,
 )
 from penstock.formats.delta.protocol.properties import MATERIALIZE_PARTITIONS, MATERIALIZED_PARTITIONS
@@ -32,20 +32,20 @@ def align_protocol_and_metadata(protocol: Protocol, metadata: Metadata) -> tuple
     ``find_disagreements`` are left: nothing is listed that Penstock would then not write.
     """
     metadata = _drop_marks(
-        metadata, unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)
+        metadata, find_unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)
     )
     if MATERIALIZE_PARTITIONS in supported_features(protocol):
         properties = {**metadata.configuration, MATERIALIZED_PARTITIONS: "true"}
         metadata = msgspec.structs.replace(metadata, configuration=properties)
     return with_features(
-        protocol, unlisted_features(protocol, metadata) - _find_unwritten_features(metadata)
+        protocol, find_unlisted_features(protocol, metadata) - _find_unwritten_features(metadata)
     ), metadata
 
 
 def find_disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
     """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
     _, metadata = align_protocol_and_metadata(protocol, metadata)
-    for name in sorted(unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)):
+    for name in sorted(find_unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)):
         names = ", ".join(f"'{key}'" for key in _properties_of_feature(name, metadata))
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
         yield FeatureRefusal(

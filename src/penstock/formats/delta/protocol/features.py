@@ -67,7 +67,7 @@ def select_features_in_use(metadata: Metadata) -> frozenset[str]:
     return _features_in_use(metadata, binding=True)
 
 
-def unlisted_features(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
+def find_unlisted_features(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
     """The features that a table's metadata enables and its protocol lacks. Raises as ``enabled_features``."""
     has = supported_features(protocol)
     return frozenset(name for name in enabled_features(metadata) - has if f"{name}{_PREVIEW}" not in has)
@@ -75,7 +75,7 @@ def unlisted_features(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
 
 def complete_protocol(protocol: Protocol, metadata: Metadata) -> Protocol:
     """A protocol with the features that the metadata enables; the same if it has them all."""
-    return with_features(protocol, unlisted_features(protocol, metadata))
+    return with_features(protocol, find_unlisted_features(protocol, metadata))
 
 
 def with_features(protocol: Protocol, names: Set[str]) -> Protocol:

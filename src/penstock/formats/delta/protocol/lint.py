@@ -44,10 +44,10 @@ from penstock.formats.delta.protocol.feature_table import (
 )
 from penstock.formats.delta.protocol.features import (
     enabled_features,
+    find_unlisted_features,
     find_unwritable_features,
     protocol_faults,
     supported_features,
-    unlisted_features,
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_files import ExpectedFiles, Fault, Lookup, Numbered, file_faults
@@ -251,7 +251,7 @@ def _lint_unlisted_features(commit: _LintedCommit, metadata: Metadata) -> Iterat
         else enabled_features(old_metadata)
     )
     assert commit.protocol is not None  # as whoever asks has found out
-    for name in sorted(unlisted_features(commit.protocol, metadata) - already):
+    for name in sorted(find_unlisted_features(commit.protocol, metadata) - already):
         line = commit.metadata_line or commit.protocol_line
         yield line, f"the table uses '{name}', but its protocol lacks the feature"
 

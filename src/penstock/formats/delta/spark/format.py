@@ -80,7 +80,7 @@ class DeltaSpark(SparkFormat):
     others_options = "is only for jobs that write files, in a format such as 'parquet'"
 
     def write_rows(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        order = delta_write_options.order_of(df.sparkSession, request)
+        order = delta_write_options.read_write_options(df.sparkSession, request)
         lake, key = request.lake, request.key
         ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
         _compact_if_due(df.sparkSession, lake.table(key, request.branch), ratified)

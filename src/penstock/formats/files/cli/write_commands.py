@@ -118,7 +118,10 @@ def files_put(
     where = parse_files_path(target)
     puts = _find_upload_sources(sources, where, recursive)
     if replace and not where.is_folder:
-        raise click.UsageError(f"--replace needs a folder: write {target}/ or only the table")
+        raise click.UsageError(
+            f"'penstock files put --replace' replaces a whole folder: write the target as {target}/, or name "
+            "only the table"
+        )
     lake = call.open_lake()
     name = lake.branch(branch).name
     _check_no_folder(lake, where, name)

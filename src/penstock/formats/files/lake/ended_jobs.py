@@ -144,9 +144,9 @@ def drop_branch(kernel: Kernel, branch: Reference) -> bool:
     """Delete the branch of an attempt with its log, and say whether it was there: this very one, and not
     another one of its name."""
 
-    def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
+    def decide_change(row: Row | None) -> ReferenceDecision | KeepRow[None]:
         branch_or_tag = decode_branch_or_tag(row)
         is_same = branch_or_tag is not None and branch_or_tag.incarnation == branch.incarnation
         return ReferenceDecision(None, Event.DELETE) if is_same else KeepRow(None)
 
-    return kernel.references.swap_reference(branch.name, decide) is not None
+    return kernel.references.swap_reference(branch.name, decide_change) is not None

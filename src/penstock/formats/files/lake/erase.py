@@ -125,7 +125,7 @@ class FilesErasure:
         self._spared, is_any_older = self._list_later_states()
         return self.read_latest_version() + 1 if is_any_older else None
 
-    def keeps_state(self, content: ManagedTable) -> bool:
+    def is_state_kept(self, content: ManagedTable) -> bool:
         return hash_state(content) in self._spared
 
     def is_history_cut_at(self, content: ManagedTable, first: int) -> bool:
@@ -176,7 +176,7 @@ class FilesErasure:
         sizes: dict[str, int] = {}
         live_files = self._list_live_files()
         for content in self._list_states():
-            if self.keeps_state(content):
+            if self.is_state_kept(content):
                 live_files |= self._list_addresses(content).keys()
             else:
                 sizes |= self._list_addresses(content)

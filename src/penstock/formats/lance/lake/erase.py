@@ -201,7 +201,7 @@ class LanceErasure:
         """The version with which history is to begin, if that is one of the table's past."""
         return None if self._start is None else decode_state(self._start).newest
 
-    def keeps_state(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+    def is_state_kept(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
     def is_history_cut_at(self, content: ManagedTable, first_version: int) -> bool:

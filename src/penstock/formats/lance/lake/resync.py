@@ -81,7 +81,9 @@ class LanceSync:
                 self._parts.promoter.forget_table(step.replaced)
         return resynced_table
 
-    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+    def adopt_unknown_table(
+        self, place: Place, free_key: Callable[[str | None], Key]
+    ) -> ResyncedTable | None:
         (data,) = place.read([OWNER])
         owner = None if data is None else read_owner(place.location, data)
         versions = list_versions_at(place, MAIN)

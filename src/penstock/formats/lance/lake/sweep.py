@@ -111,7 +111,7 @@ class LanceSweep:
             try:
                 place = self._places.open_place(location)
                 if table is None:
-                    self._engine.sweep_folder(_LoneFolder(self, self._engine, place, location), tally)
+                    self._engine.sweep_folder(_UnreferencedFolder(self, self._engine, place, location), tally)
                 elif self.is_swept(table, place):
                     self._engine.sweep_folder(_TableFolder(self, table, place), tally)
             except PenstockError as error:
@@ -229,7 +229,7 @@ class _TableFolder:
         self._place.tidy(self._sweep.before_us)
 
 
-class _LoneFolder:
+class _UnreferencedFolder:
     """The folder of a table that no retained commit has: it goes as a whole, once all of it is old."""
 
     def __init__(self, sweep: LanceSweep, engine: SweepEngine, place: Place, location: str) -> None:

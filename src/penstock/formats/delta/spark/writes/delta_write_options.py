@@ -70,7 +70,7 @@ class DeltaWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def order_of(spark: SparkSession, request: WriteRequest) -> DeltaWriteOptions:
+def read_write_options(spark: SparkSession, request: WriteRequest) -> DeltaWriteOptions:
     """What a caller asks for; ``InvalidRequest`` for what does not go together."""
     extra = request.extra
     order = DeltaWriteOptions(
