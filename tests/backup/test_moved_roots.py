@@ -163,7 +163,8 @@ def test_all_tables_are_read_at_all_references_and_their_commits_are_the_same(
             assert lake.table(key).location.startswith(f"{new}/")
             head = lake.kernel.resolve_revision("main")[0]
             stored = lake.kernel.read_state(head)
-            content = lake.catalogue.content_at(head, lake.table(key).key)  # type: ignore[attr-defined]
+            assert isinstance(lake.catalogue, Embedded)
+            content = lake.catalogue.read_content_at(head, lake.table(key).key)
             assert stored is not None
             assert content.location.startswith(f"{old}/")
         assert lake.table("a.files").files.stat("one.csv").address.startswith(f"{new}/")
@@ -253,7 +254,8 @@ def test_new_tables_are_stored_below_the_old_root_and_made_below_the_new_one(
         head = lake.kernel.resolve_revision("main")[0]
         for key in ("b.delta", "b.lance", "b.placed", "b.adopted"):
             assert lake.table(key).location.startswith(f"{new}/")
-            content = lake.catalogue.content_at(head, lake.table(key).key)  # type: ignore[attr-defined]
+            assert isinstance(lake.catalogue, Embedded)
+            content = lake.catalogue.read_content_at(head, lake.table(key).key)
             assert isinstance(content, DeltaTable | LanceTable)
             assert content.location.startswith(f"{old}/")
         with pytest.raises(LocationRefused, match="placed"):

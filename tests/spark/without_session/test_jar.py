@@ -58,7 +58,7 @@ def build(project: Path, target: str = "wheel", **environment: str) -> tuple[Pat
 WITHOUT_JAVAC = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 
 
-def installed(wheel: Path, place: Path, question: str = "jar.path()") -> str:
+def installed(wheel: Path, place: Path, question: str = "jar.find_jar()") -> str:
     """What Penstock answers about its jar where nothing but the wheel is installed."""
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, place], check=True, timeout=60)
@@ -84,7 +84,7 @@ def test_without_a_compiler_the_package_installs_all_the_same(project: Path, tmp
     assert [line for line in said.splitlines() if "jar" in line] == [
         "penstock: built without its jar for Spark: no javac 17 or newer in JAVA_HOME or on the PATH"
     ]
-    assert installed(wheel, tmp_path / "venv", "(jar.path(), jar.lack_of_package().reason)") == str(
+    assert installed(wheel, tmp_path / "venv", "(jar.find_jar(), jar.lack_of_package().reason)") == str(
         (None, "no javac 17 or newer in JAVA_HOME or on the PATH")
     )
 
