@@ -14,7 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.errors import Unauthenticated
+from penstock.errors import Denied, Unauthenticated
 from penstock.formats.delta.lake.scan_conditions import skip_files
 from penstock.formats.delta.log import scan
 from penstock.formats.delta.log.log_files import LogFile, PlaceFiles
@@ -228,7 +228,10 @@ def test_who_may_not_read_any_more_is_not_given_what_is_kept(
             with penstock.open(server.url, token=token) as reader:
                 table = reader.table("t")
                 assert [len(list(table.snapshot().files("id = 1"))) for _ in range(3)] == [1, 1, 1]
-                lake.revoke_token(lake.tokens()[0].id)
+                narrower = lake.create_token("narrowed", "read:*:other")
+                with penstock.open(server.url, token=narrower) as narrowed, pytest.raises(Denied):
+                    narrowed.table("t").snapshot()
+                lake.revoke_token(next(kept.id for kept in lake.tokens() if kept.name == "reader"))
                 with pytest.raises(Unauthenticated):
                     reader.table("t").snapshot()
 
