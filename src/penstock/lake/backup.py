@@ -341,7 +341,7 @@ def restore_backup(
         )
         owners = fork_notes(lake)
         owner, owner_place = _find_owner(
-            point, place, source, [] if owners is None else owners.list_owners(lake.id), clock
+            point, place, source, [] if owners is None else owners.list_owner_places(lake.id), clock
         )
         is_to_own = (
             owner in (_OwnerState.GONE, _OwnerState.SEALED)

@@ -103,7 +103,7 @@ class ForkNotes:
                 note = ForkNote(forked_from=lake_id, target=target, lake=lake_id, until_us=now_us)
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
-    def list_owners(self, lake_id: str) -> list[str]:
+    def list_owner_places(self, lake_id: str) -> list[str]:
         """The places to which a lake came as the owner of its tables."""
         notes = (note for pool in self._open_pools() for _, note in _read_notes(pool))
         return sorted({note.target for note in notes if note and note.is_of_owner and note.lake == lake_id})

@@ -205,13 +205,13 @@ class Connection:
         return _SecurePool(host, port, maxsize=KEPT_MAX, ssl_context=context)
 
 
-class _SentRequest(threading.local):
+class _LastSendTime(threading.local):
     """When the last request of a thread was sent. A large one may be on its way for long before that."""
 
     at_s: float | None = None
 
 
-_sent: Final = _SentRequest()
+_sent: Final = _LastSendTime()
 
 
 class _PlainConnection(HTTPConnection):

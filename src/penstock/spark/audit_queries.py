@@ -87,7 +87,7 @@ def list_table_names(sql: str) -> list[TableName]:
     names = _names_of_subqueries(tokens)
     return [
         at_table
-        for at_table in _at_tables(tokens)
+        for at_table in _list_tables_after_from(tokens)
         if len(at_table.key) > 1 or str(at_table.key).lower() not in names
     ]
 
@@ -102,7 +102,7 @@ def _names_of_subqueries(tokens: list[re.Match[str]]) -> frozenset[str]:
     )
 
 
-def _at_tables(tokens: list[re.Match[str]]) -> Iterator[TableName]:
+def _list_tables_after_from(tokens: list[re.Match[str]]) -> Iterator[TableName]:
     """The names that stand where a table does: after FROM or JOIN, or after a comma in their list."""
     lists, is_next = [False], False
     for number, token in enumerate(tokens):

@@ -34,7 +34,7 @@ class FolderCheck(SyncCheck[LanceTable]):
         """Whether a table was found to be in sync by this process, and nothing has told otherwise since."""
         with self._lock:
             is_known = identity in self._in_sync
-        return is_known and not self._promoter.is_foreign(identity)
+        return is_known and not self._promoter.has_foreign_manifest(identity)
 
     def require_in_sync(
         self, key: Key, content: LanceTable, *, is_default: bool, written: Collection[str] = ()

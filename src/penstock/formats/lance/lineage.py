@@ -142,13 +142,13 @@ class RowLineage:
             ):
                 waiting.pop()
                 if next_fragment.first_data_file not in self._layouts:
-                    self._lay_out(next_fragment, group)
+                    self._find_rows_of_fragment(next_fragment, group)
                 continue
             begun.add(next_fragment.first_data_file)
             waiting += further
         return self._layouts[fragment.first_data_file]
 
-    def _lay_out(self, fragment: Fragment, group: RewriteGroup | None) -> None:
+    def _find_rows_of_fragment(self, fragment: Fragment, group: RewriteGroup | None) -> None:
         """Find the rows of a fragment, and of those that were written together with it."""
         if group is None:
             self._layouts[fragment.first_data_file] = (

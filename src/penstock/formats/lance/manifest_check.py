@@ -239,7 +239,7 @@ class _RequestCheck:
             data = mended.encode(self._places.moved)
         staged = step.path
         if self._standing.transaction or state.is_private or mended is not manifest:
-            staged = self._put_private_manifest(content, chain, step.branch, step.version, data)
+            staged = self._put_staged_manifest(content, chain, step.branch, step.version, data)
         elif staged == make_manifest_path(chain.folder, step.branch, step.version, is_v1=step.is_v1):
             staged = ""  # it is where it belongs already, and nobody may remove it there
         version = LanceTableVersion(
@@ -517,7 +517,7 @@ class _RequestCheck:
         ]
         return manifest if indexes == list(manifest.indexes) else manifest.replace_parts(indexes=indexes)
 
-    def _put_private_manifest(
+    def _put_staged_manifest(
         self, content: LanceTable, chain: OwnedChain, branch: str, number: int, data: bytes
     ) -> str:
         """Put a manifest where only those find it who are told; the same bytes always to the same name."""
@@ -572,7 +572,7 @@ class _RequestCheck:
         except UnknownPlacement as problem:
             raise UnsupportedFeature(f"'{self._key}' {problem}, so it cannot be branched") from None
         data = moved.make_version(number, step.name, transaction, self._now_us).encode(self._places.moved)
-        staged = self._put_private_manifest(content, chain, step.name, number, data)
+        staged = self._put_staged_manifest(content, chain, step.name, number, data)
         version = LanceTableVersion(
             chain=chain.folder,
             staged=staged,

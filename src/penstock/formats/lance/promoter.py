@@ -145,7 +145,7 @@ class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
         """What a table's folder has that the lake has not. See ``ManifestChains.compare_with_folder``."""
         return self._chains.compare_with_folder(location, content)
 
-    def is_foreign(self, table_id: UUID) -> bool:
+    def has_foreign_manifest(self, table_id: UUID) -> bool:
         """Whether a manifest was found in a table's folder that is not the lake's, and nothing came since."""
         return isinstance(self.find_problem(make_job_id(table_id)), ForeignCommit)
 

@@ -45,7 +45,9 @@ def convert(values: Mapping[str, Any], kind: Any) -> Any:
 
 def encode(value: Any, kind: Any) -> bytes:
     """Pages are no values: nothing is encoded."""
-    raise NotImplementedError(f"a page gives {kind} as HTML: {value!r}")
+    raise NotImplementedError(
+        f"pages are made of HTML, and not encoded: got a {kind} with the value {value!r}"
+    )
 
 
 def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

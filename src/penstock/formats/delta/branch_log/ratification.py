@@ -466,15 +466,22 @@ def find_definition_after(
 def read_declared(table: Table, declared: ObjectId) -> KnownDefinition:
     """Protocol and metadata of a table, read from a kernel object. ``InvalidLog`` if they cannot be
     parsed."""
-    return _parse_declared(table.read(declared))
+    definition = _parse_declared(table.read(declared))
+    if definition is None:
+        raise InvalidLog(
+            f"the lake's record of the protocol and metadata of '{table.key}' is damaged; restore the lake "
+            "from a backup",
+            key=str(table.key),
+        )
+    return definition
 
 
 @lru_cache(maxsize=64)
-def _parse_declared(data: bytes) -> KnownDefinition:
+def _parse_declared(data: bytes) -> KnownDefinition | None:
     declared = unpack_declared(data)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
-        raise InvalidLog("the lake's record of a table's protocol and metadata cannot be parsed")
+        return None
     return KnownDefinition(protocol, metadata, _is_writable(protocol, metadata))
 
 

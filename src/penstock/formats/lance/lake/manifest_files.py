@@ -91,7 +91,9 @@ def _read_roots(manifest: Manifest, folder: str) -> _Roots:
     for base in manifest.bases:
         try:
             if "://" in folder and "://" not in base.path:
-                raise InvalidRequest("the path of a base is not a URL")
+                raise InvalidRequest(
+                    f"the base path {base.path!r} is not a URL, as those of tables in buckets are"
+                )
             roots[base.id] = normalise_location(base.path), base.is_root
         except (InvalidRequest, LocationRefused, ValueError):
             raise UnclearManifest(
