@@ -130,9 +130,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home, _, other = _HOMES[name].partition(":")
-    found = getattr(import_module(home), other or name)
-    globals()[name] = found
-    return found
+    attribute = getattr(import_module(home), other or name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -242,7 +242,7 @@ COUNTS: Final = (
     Count(f"functions with more than {PARAMETERS_MAX} parameters", 2, find_long_signatures),
     Count("further ones with the fields of their options", 24, find_long_signatures_with_options),
     Count("functions named by a participle", 11, find_participles),
-    Count("variables whose names say nothing", 236, find_vague_names),
+    Count("variables whose names say nothing", 79, find_vague_names),
     Count("modules named by a gerund", 10, find_gerunds),
     Count("modules that a commit of one table passes", 27, find_commit_path),
     Count("modules that an append of rows passes", 83, find_append_path),

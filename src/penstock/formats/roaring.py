@@ -140,7 +140,7 @@ def _read_container(reader: LittleEndianReader, cardinality: int, *, is_runs: bo
         return bits.to_bytes(CONTAINER_BYTES, "little")
     if cardinality > _ARRAY_MAX:
         return reader.take_bytes(CONTAINER_BYTES)
-    found = bytearray(CONTAINER_BYTES)
+    bitmap = bytearray(CONTAINER_BYTES)
     for row in reader.read_short_numbers(cardinality):
-        found[row >> 3] |= 1 << (row & 7)
-    return found
+        bitmap[row >> 3] |= 1 << (row & 7)
+    return bitmap

@@ -122,22 +122,22 @@ def cancel_seal(store: Store, settings: Settings) -> Seal:
 
     One swap: seals in the logs of references hold only while the description says so.
     """
-    found: Seal | None = None
+    cancelled: Seal | None = None
 
     def decide_change(lake: LakeDescription) -> LakeDescription:
-        nonlocal found
-        found = lake.sealed
-        if found is None:
+        nonlocal cancelled
+        cancelled = lake.sealed
+        if cancelled is None:
             raise InvalidRequest(
                 f"no move of the lake at {store.url} is in progress, so there is nothing to cancel"
             )
-        if found.is_final:
-            raise lake_moved_error(found, store)
+        if cancelled.is_final:
+            raise lake_moved_error(cancelled, store)
         return msgspec.structs.replace(lake, sealed=None)
 
     change_description(store, settings, decide_change, though_sealed=True)
-    assert found is not None
-    return found
+    assert cancelled is not None
+    return cancelled
 
 
 def read_sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:

@@ -88,8 +88,8 @@ def settings_of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str
     A path without a scheme that is no whole one is taken from this process's directory.
     """
     table_settings: dict[str, str] = {}
-    for given, key in tables.items():
-        path = os.fspath(given)
+    for path_given, key in tables.items():
+        path = os.fspath(path_given)
         whole = path if re.match(r"[A-Za-z][\w+.-]*:", path) else str(Path(path).absolute())
         table_settings[whole] = str(Key.parse(key))
     if not table_settings:

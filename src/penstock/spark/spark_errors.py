@@ -72,10 +72,10 @@ def _parse_marked_error(text: str) -> PenstockError | None:
     if not mark:
         return None
     try:
-        told, _ = json.JSONDecoder().raw_decode(rest)
+        error_json, _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:  # cut on its way
         return None
-    return decode_error(500, json.dumps(told).encode())
+    return decode_error(500, json.dumps(error_json).encode())
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:

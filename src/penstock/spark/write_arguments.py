@@ -66,8 +66,8 @@ def choose_job_id(request: WriteRequest) -> str:
     job = request.extra.get("job_id")
     if job is not None and request.idempotency_key is not None:
         raise InvalidRequest("'job_id' and 'idempotency_key' mean the same for files; give one of them")
-    given = job if job is not None else request.idempotency_key
-    return make_job_id(None if given is None else str(given), request.key, request.branch_name)
+    id_given = job if job is not None else request.idempotency_key
+    return make_job_id(None if id_given is None else str(id_given), request.key, request.branch_name)
 
 
 def check_partition_columns(names: tuple[str, ...] | None) -> None:

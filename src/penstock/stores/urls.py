@@ -30,15 +30,15 @@ def split_url(url: str) -> SplitResult:
 
 def parse_options(url: str, *known: str) -> dict[str, str]:
     """What stands behind the question mark; options that are not known are refused by name."""
-    given = dict(parse_qsl(split_url(url).query, keep_blank_values=True))
-    for name in given:
+    options = dict(parse_qsl(split_url(url).query, keep_blank_values=True))
+    for name in options:
         if name not in known:
             raise InvalidRequest(
                 f"{hide_secrets(url)} has an unknown option '{name}'; the options are: "
                 f"{', '.join(known) or 'none'}",
                 option=name,
             )
-    return given
+    return options
 
 
 def hide_secrets(url: str) -> str:

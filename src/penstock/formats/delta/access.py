@@ -197,10 +197,10 @@ def _require_namespaces(rights: CallerRights, call: CreateTable | CloneTable) ->
     branch = rights.get_reference_or_default(call.branch)
     keys = caller.find_granted_keys(Role.WRITE, branch)
     above = [parent for parent in call.key.parents if not keys.covers_key(parent)]
-    there = (
+    existing = (
         {entry.key for entry in rights.do(calls.GetContents(at=branch, key=tuple(above)))} if above else ()
     )
-    for missing in (parent for parent in above if parent not in there):
+    for missing in (parent for parent in above if parent not in existing):
         raise caller.denied_error(f"create namespace '{missing}' there", key=str(missing))
 
 

@@ -398,15 +398,15 @@ class DeltaFormat(Format):
             return "would be created or dropped by this move; merge the branch, or drop the table"
         if before.id != after.id or not before.state or not after.state:
             return "would become another table; merge the branch instead"
-        was, becomes = decode_branch_log(before), decode_branch_log(after)
-        if was.phase is not becomes.phase:
-            return f"is {was.phase}, and would be {becomes.phase} again"
-        if becomes.tail is not None:
+        before_log, after_log = decode_branch_log(before), decode_branch_log(after)
+        if before_log.phase is not after_log.phase:
+            return f"is {before_log.phase}, and would be {after_log.phase} again"
+        if after_log.tail is not None:
             return "has versions of another branch; merge that branch instead"
-        if becomes.latest < was.latest:
-            return f"would go back from version {was.latest} to {becomes.latest}"
-        if not _has_latest_of(was, becomes):
-            return f"would get another version {was.latest}; merge the branch instead"
+        if after_log.latest < before_log.latest:
+            return f"would go back from version {before_log.latest} to {after_log.latest}"
+        if not _has_latest_of(before_log, after_log):
+            return f"would get another version {before_log.latest}; merge the branch instead"
         return None
 
     # -- after the swap --------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ def filter_rows(reader: Any, columns: Sequence[str] | None, expression: Any) -> 
     """The rows of a stream for which an expression of Arrow's is true, with some columns, as a stream."""
 
     def filter_batch(batch: Any) -> Any:
-        found = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
-        return found[0] if found else batch.slice(0, 0)
+        matching = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
+        return matching[0] if matching else batch.slice(0, 0)
 
     return _map_batches(reader, reader.schema.names if columns is None else columns, filter_batch)
 

@@ -92,8 +92,8 @@ def find_arrow_type(kind: Type, path: str = "") -> Any:
             return pa.map_(key, pa.field("value", value, kind.value_contains_null))
         case str() if kind in _PLAIN:
             return _PLAIN[kind]
-        case str() if found := DECIMAL.fullmatch(kind):
-            return pa.decimal128(int(found[1]), int(found[2]))
+        case str() if decimal := DECIMAL.fullmatch(kind):
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
     raise InvalidRequest(
         f"the column '{path}' is of the type {kind}, which Penstock cannot read; name the columns to "
         "read, without this one"
@@ -142,10 +142,10 @@ def write_type_name(kind: Any) -> str:
     if kind == _PLAIN["variant"]:
         return "variant"
     try:
-        found = _find_type(kind, "")
+        delta_type = _find_type(kind, "")
     except InvalidRequest:
         return str(kind)
-    return found if isinstance(found, str) else str(kind)
+    return delta_type if isinstance(delta_type, str) else str(kind)
 
 
 def reshape_array(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any:
@@ -153,8 +153,8 @@ def reshape_array(array: Any, kind: Type, match: Match, cast: Cast, path: str) -
 
     The array's own error, or ``TypeError`` if it is not nested as the type is; both name the column.
     """
-    wanted = find_arrow_type(kind, path)
-    if array.type == wanted:
+    arrow_type = find_arrow_type(kind, path)
+    if array.type == arrow_type:
         return array
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -163,23 +163,23 @@ def reshape_array(array: Any, kind: Type, match: Match, cast: Cast, path: str) -
     if kind == "variant" and pa.types.is_struct(array.type):
         return _convert_variant(array, path)
     if isinstance(kind, str) or pa.types.is_null(array.type):
-        return cast(array, wanted, path)
+        return cast(array, arrow_type, path)
     match kind:
         case StructType() if pa.types.is_struct(array.type):
             return _convert_struct(array, kind, match, cast, path)
         case ArrayType() if _is_list(array.type):
             offsets, values = _list_parts(array)
             inner = reshape_array(values, kind.element_type, match, cast, f"{path}.element")
-            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_find_nulls(array))
+            return pa.ListArray.from_arrays(offsets, inner, type=arrow_type, mask=_find_nulls(array))
         case MapType() if pa.types.is_map(array.type):
             offsets, first, length = _list_offsets(array)
             keys = reshape_array(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
             items = reshape_array(
                 array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value"
             )
-            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_find_nulls(array))
+            return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type, mask=_find_nulls(array))
     raise TypeError(
-        f"the column '{path}' has values of the type {array.type}, but its type in the table is {wanted}"
+        f"the column '{path}' has values of the type {array.type}, but its type in the table is {arrow_type}"
     )
 
 
@@ -244,18 +244,18 @@ def _find_nulls(array: Any) -> Any:
 
 
 def _make_struct(fields: Iterable[Any], path: str) -> StructType:
-    found: dict[str, Field] = {}
+    fields_by_name: dict[str, Field] = {}
     for field in fields:
         name = f"{path}.{field.name}" if path else field.name
-        if field.name.lower() in found:
+        if field.name.lower() in fields_by_name:
+            earlier_name = fields_by_name[field.name.lower()].name
             raise InvalidRequest(
-                f"the columns '{found[field.name.lower()].name}' and '{name}' differ only in upper and lower "
-                "case"
+                f"the columns '{earlier_name}' and '{name}' differ only in upper and lower case"
             )
-        found[field.name.lower()] = Field(
+        fields_by_name[field.name.lower()] = Field(
             name=field.name, type=_find_type(field.type, name), nullable=field.nullable
         )
-    return StructType(tuple(found.values()))
+    return StructType(tuple(fields_by_name.values()))
 
 
 def _find_type(kind: Any, path: str) -> Type:

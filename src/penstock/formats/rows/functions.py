@@ -48,11 +48,11 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
             f"{len(arguments)}"
         )
     values, literals = [], []
-    for argument, wanted in zip(arguments, takes, strict=False):
-        if wanted in _LITERALS:
-            literals.append(_require_literal(name, argument, wanted))
+    for argument, argument_kind in zip(arguments, takes, strict=False):
+        if argument_kind in _LITERALS:
+            literals.append(_require_literal(name, argument, argument_kind))
         else:
-            values.append(_convert_argument(name, argument, wanted))
+            values.append(_convert_argument(name, argument, argument_kind))
     if name in ("date", "to_date"):
         return values[0] if values[0].kind == "date" else Conversion(values[0], "date")
     kind: Type = values[0].kind if function.gives == "same" else function.gives

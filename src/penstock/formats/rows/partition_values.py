@@ -35,8 +35,8 @@ def parse_value(kind: str, text: str | None) -> Value:
         return _parse_integer(text, _BITS[kind])
     if kind in {"float", "double"}:
         return _parse_float(text)
-    if found := _DECIMAL.fullmatch(kind):
-        return _parse_decimal(text, int(found[1]), int(found[2]))
+    if decimal := _DECIMAL.fullmatch(kind):
+        return _parse_decimal(text, int(decimal[1]), int(decimal[2]))
     if kind == "date":
         return _parse_date(text)
     if kind in {"timestamp", "timestamp_ntz"}:

@@ -134,26 +134,26 @@ class _Parser(SqlReader[_Operand, Predicate]):
 
     def _find_field(self, schema: StructType, token: SqlToken, above: str) -> Field:
         name = token.content
-        found = schema.field(name)
-        if found is None and self._skip_if_next("("):
+        schema_field = schema.field(name)
+        if schema_field is None and self._skip_if_next("("):
             raise InvalidRequest(
                 f"the condition {self._text!r} calls the function '{name}', and a condition here can only "
                 "compare columns with literals; for other conditions, use lake.sql(…) or Spark"
             )
-        if found is None:
+        if schema_field is None:
             choices = describe_names(name, [field.name for field in schema.fields])
             what = f"column '{above}' has no part" if above else "table has no column"
             raise InvalidRequest(f"the {what} '{name}'{choices}", column=name)
-        return found
+        return schema_field
 
     def _parse_literal(self) -> SqlLiteral:
-        found = self._literal_or_none()
-        if found is None:
+        literal = self._literal_or_none()
+        if literal is None:
             token = self._peek()
             if token.word == "null":
                 raise InvalidRequest("a comparison with null is never true; write 'is null' or 'is not null'")
             self._fail(token, "a literal, such as 10, 'text' or true")
-        return found
+        return literal
 
     def _literal_or_none(self) -> SqlLiteral | None:
         token, following = self._peek(), self._peek(1)
@@ -212,8 +212,8 @@ def read_value(kind: str, literal: SqlLiteral) -> Value:
         # Any whole number may be compared with a narrow column, also one that it cannot hold.
         return parse_value("long", _require_text(text))
     if kind in {"float", "double"}:
-        found: Any = parse_value(kind, _require_text(text))
-        return to_float(found) if kind == "float" else found
+        number: Any = parse_value(kind, _require_text(text))
+        return to_float(number) if kind == "float" else number
     if kind.startswith("decimal"):
         return _parse_decimal(_require_text(text))
     if kind in {"timestamp", "timestamp_ntz"}:
@@ -241,6 +241,6 @@ def _parse_decimal(text: str) -> Decimal:
 
 def _parse_moment(kind: str, text: str) -> datetime:
     is_date = len(text) == len("2026-11-14")
-    found = parse_value(kind, f"{text} 00:00:00" if is_date else _require_text(text))
-    assert isinstance(found, datetime)  # what a text that is not empty stands for
-    return to_utc(found) if kind == "timestamp" else found
+    moment = parse_value(kind, f"{text} 00:00:00" if is_date else _require_text(text))
+    assert isinstance(moment, datetime)  # what a text that is not empty stands for
+    return to_utc(moment) if kind == "timestamp" else moment

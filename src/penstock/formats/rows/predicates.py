@@ -107,7 +107,7 @@ def _compile_like_pattern(pattern: str) -> re.Pattern[str]:
     first, *others = parts
     if others:
         # A part between two '%' is taken where it comes first: later ones leave no more room.
-        first += "".join(f"(?>.*?{one})" for one in others[:-1]) + f".*{others[-1]}"
+        first += "".join(f"(?>.*?{part})" for part in others[:-1]) + f".*{others[-1]}"
     return re.compile(first, re.DOTALL)
 
 
@@ -131,7 +131,7 @@ def to_utc(value: datetime) -> datetime:
 def to_float(value: float) -> float:
     """The nearest number of 32 bits, infinity if it is too large for them."""
     try:
-        found: float = unpack("<f", pack("<f", value))[0]
+        rounded: float = unpack("<f", pack("<f", value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-    return found
+    return rounded

@@ -74,9 +74,9 @@ class RowReader:
 
         Without one it is answered from statistics if they are exact; else only one column is read.
         """
-        known = self.num_rows if where is None else None
-        if known is not None:
-            return known
+        exact_count = self.num_rows if where is None else None
+        if exact_count is not None:
+            return exact_count
         names = self.arrow_schema.names
         return sum(batch.num_rows for batch in self.to_batches(names[:1] or None, where))
 

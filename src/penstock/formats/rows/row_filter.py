@@ -78,9 +78,9 @@ def _is_one_of(predicate: OneOf, values: Any) -> Any:
             (_compare_values(values, predicate.column, "=", candidate) for candidate in predicate.values),
         )
     is_whole = pa.types.is_integer(values.type)
-    wanted = pa.array(predicate.values, pa.int64() if is_whole else values.type)
-    found = pc.is_in(values.cast(pa.int64()) if is_whole else values, wanted)
-    return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
+    candidates = pa.array(predicate.values, pa.int64() if is_whole else values.type)
+    is_among = pc.is_in(values.cast(pa.int64()) if is_whole else values, candidates)
+    return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), is_among)
 
 
 def _compare_values(values: Any, column: Column, sign: str, value: Value) -> Any:
@@ -97,8 +97,8 @@ def _compare_floats(values: Any, sign: str, value: float, column: Column) -> Any
     """Arrow finds NaN neither equal to nor larger than anything; here it equals itself and is the largest."""
     is_nan = pc.is_nan(values)
     if not isnan(value):
-        found = _COMPARE[sign](values, pa.scalar(value, find_arrow_type(column.kind)))
-        return pc.or_kleene(found, is_nan) if sign in {">", ">="} else found
+        is_true = _COMPARE[sign](values, pa.scalar(value, find_arrow_type(column.kind)))
+        return pc.or_kleene(is_true, is_nan) if sign in {">", ">="} else is_true
     # Compared with NaN, what is NaN is equal, and everything else is less.
     return _COMPARE[sign](is_nan, pa.scalar(True))
 

@@ -85,14 +85,16 @@ def list_plain_types(kind: Type) -> tuple[str, ...]:
         case StructType():
             return ()
         case _:
-            return tuple(name for one in _list_inner_types(kind) for name in list_plain_types(one))
+            return tuple(
+                name for inner_kind in _list_inner_types(kind) for name in list_plain_types(inner_kind)
+            )
 
 
 def _is_nested_too_deep(schema: StructType) -> bool:
     """Whether types are nested too deep to be walked; level by level, so that this ends itself."""
     level: list[Type] = [schema]
     for _ in range(DEPTH_MAX):
-        level = [inner for one in level for inner in _list_inner_types(one)]
+        level = [inner for outer in level for inner in _list_inner_types(outer)]
         if not level:
             return False
     return True

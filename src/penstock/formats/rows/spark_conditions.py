@@ -53,18 +53,18 @@ def has_same_meaning_in_spark(where: str, schema: StructType, time_zone: str | N
         return False
     listed = {_unquote_name(name) for name in _LIST_WITH_TEXT.findall(where)}
     return all(
-        _is_compared_alike(one.kind, where, time_zone)
-        and (one.kind in _ALIKE_AS_TEXT or str(one).lower() not in listed)
-        for one in list_columns(predicate)
+        _is_compared_alike(column.kind, where, time_zone)
+        and (column.kind in _ALIKE_AS_TEXT or str(column).lower() not in listed)
+        for column in list_columns(predicate)
     )
 
 
 def _has_numbers_of_spark(where: str) -> bool:
     """Whether Spark reads every number of a condition. What it does not read must not be acted upon."""
-    found = _NUMBER.findall(_TEXT_OR_NAME.sub("''", where))
+    numbers = _NUMBER.findall(_TEXT_OR_NAME.sub("''", where))
     return not any(
-        math.isinf(float(one)) if "e" in one.lower() else sum(map(str.isdigit, one)) > _DIGITS_MAX
-        for one in found
+        math.isinf(float(number)) if "e" in number.lower() else sum(map(str.isdigit, number)) > _DIGITS_MAX
+        for number in numbers
     )
 
 

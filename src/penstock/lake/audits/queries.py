@@ -84,12 +84,12 @@ def list_table_names(node: Any, inside: frozenset[str] = frozenset()) -> Iterato
         return
     if not isinstance(node, dict):
         return
-    given = dict(node)
-    for own_name, query in _list_ctes(given.pop("cte_map", None)):
+    remaining = dict(node)
+    for own_name, query in _list_ctes(remaining.pop("cte_map", None)):
         yield from list_table_names(query, inside)
         inside |= {own_name}
     if node.get("type") == "RECURSIVE_CTE_NODE":
-        yield from list_table_names(given.pop("right", None), inside | {node["cte_name"].lower()})
+        yield from list_table_names(remaining.pop("right", None), inside | {node["cte_name"].lower()})
     if node.get("type") == "TABLE_FUNCTION":
         name = (node.get("function") or {}).get("function_name", "")
         if name.lower() not in FUNCTIONS:
@@ -104,7 +104,7 @@ def list_table_names(node: Any, inside: frozenset[str] = frozenset()) -> Iterato
             yield tuple(names)
         elif names and names[0].lower() not in inside:
             yield (names[0],)
-    for part in given.values():
+    for part in remaining.values():
         yield from list_table_names(part, inside)
 
 

@@ -269,14 +269,14 @@ def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Remove all rows of a table."""
     facts = request.known_table
     key, branch = request.written_table
-    known = EmptyTable(
+    empty_table = EmptyTable(
         key=key,
         branch=branch,
         source=facts.provider,
         schema=facts.schema,
         statement=request.statement or None,
     )
-    plan = find_sql_format(lake.table(key, branch).outside_read_set).truncate_table(lake, known)
+    plan = find_sql_format(lake.table(key, branch).outside_read_set).truncate_table(lake, empty_table)
     return {} if plan is None else {"write": plan}
 
 

@@ -275,12 +275,12 @@ def handle_commit(ask: RouteRequest) -> v1_json_types.AnyReference:
 
 
 def handle_merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
-    given: v1_json_types.V1MergeRequest | None = ask.body
-    source = given.from_ref_name if given is not None else None
+    request_body: v1_json_types.V1MergeRequest | None = ask.body
+    source = request_body.from_ref_name if request_body is not None else None
     path = _write_expected_branch(
         ask,
         "mergeRefIntoBranch",
-        find_null(given, "mergeRefIntoBranch.merge"),
+        find_null(request_body, "mergeRefIntoBranch.merge"),
         find_bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
     )
     body: v1_json_types.V1MergeRequest = ask.body
@@ -418,12 +418,12 @@ def write_expected_path(
 
     ``violations`` are those of the request's body, which are told first.
     """
-    given = f"{operation}.expectedHash"
+    parameter_name = f"{operation}.expectedHash"
     raise_violations(
         *violations,
         find_bad_name(name, f"{operation}.{parameter}"),
-        find_null(expected_hash, given),
-        find_bad_hash(expected_hash, given),
+        find_null(expected_hash, parameter_name),
+        find_bad_hash(expected_hash, parameter_name),
     )
     return f"{name}@{expected_hash}"
 

@@ -76,8 +76,8 @@ def read_changes(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataF
 def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
     """The table as it is to be with the columns of rows that a statement writes to it. Nothing is changed."""
     table = open_table_at_facts(lake, request.known_table).outside_read_set
-    known = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
-    catalog_tables.check_columns(table.key, request.schema, known)
+    column_names = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
+    catalog_tables.check_columns(table.key, request.schema, column_names)
     spark_format = find_format(table)
     assert spark_format is not None
     return replace(request.known_table, schema=spark_format.widen_schema(spark(), table, request.schema))

@@ -100,10 +100,10 @@ def _parse_options(found: Mapping[str, str]) -> SourceOptions:
 def _choose_lake(told: str | None, of_session: str | None) -> str:
     """The lake that is named; else the session's, by the address in the environment if that is the same with
     its secrets; else that in the environment."""
-    given = os.environ.get(LAKE_VARIABLE, "")
-    if of_session and "://" in given and hide_secrets(given) == of_session:
-        of_session = given
-    address = told or of_session or given
+    lake_of_environment = os.environ.get(LAKE_VARIABLE, "")
+    if of_session and "://" in lake_of_environment and hide_secrets(lake_of_environment) == of_session:
+        of_session = lake_of_environment
+    address = told or of_session or lake_of_environment
     if not address:
         raise InvalidRequest(_NO_LAKE)
     if address.startswith("memory:"):

@@ -23,15 +23,15 @@ def file_actions(
     if one has a value that no log can hold.
     """
     fields = list_partition_fields(metadata)
-    found: list[Add | Cdc] = []
+    actions: list[Add | Cdc] = []
     for file in files:
         if not file.rows:
             continue
         path, values = quote(file.name, safe="/="), parse_partition_values(file.partition, fields)
         if file.is_change:
-            found.append(Cdc(path=path, partition_values=values, size=file.size, data_change=False))
+            actions.append(Cdc(path=path, partition_values=values, size=file.size, data_change=False))
             continue
-        found.append(
+        actions.append(
             Add(
                 path=path,
                 partition_values=values,
@@ -41,4 +41,4 @@ def file_actions(
                 stats=encode_footer_stats(file, leaves),
             )
         )
-    return found
+    return actions

@@ -41,14 +41,14 @@ class FileColumns:
         self.in_files = StructType(
             tuple(
                 inside
-                for one, inside in stored
-                if self._mapping.get_physical_name(one) not in self.partition_by
+                for field_of_table, inside in stored
+                if self._mapping.get_physical_name(field_of_table) not in self.partition_by
             )
         )
         self.partition_fields = tuple(
-            replace(one, name=name)
-            for one, _ in stored
-            if (name := self._mapping.get_physical_name(one)) in self.partition_by
+            replace(field_of_table, name=name)
+            for field_of_table, _ in stored
+            if (name := self._mapping.get_physical_name(field_of_table)) in self.partition_by
         )
 
     @property
@@ -131,10 +131,10 @@ def _make_shown_type(kind: Type) -> Type:
 
 
 def _get_field_id(field: Field) -> int:
-    found = field.metadata.get(ID)
-    if not isinstance(found, int):
+    field_id = field.metadata.get(ID)
+    if not isinstance(field_id, int):
         raise InvalidLog(f"the column '{field.name}' lacks '{ID}', which column mapping needs")
-    return found
+    return field_id
 
 
 def _choose_guard(kind: Type) -> ColumnGuard:

@@ -61,7 +61,7 @@ def _find_bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
     if kind is not None and kind.type == "TIMESTAMP" and "microseconds" not in str(kind):
         return None
     low, high = its.min_raw, its.max_raw
-    if any(isinstance(one, float) and math.isnan(one) for one in (low, high)):
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
         return None
     return low, high
 

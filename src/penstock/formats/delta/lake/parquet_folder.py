@@ -295,9 +295,9 @@ def _find_partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple
 
 def _make_partition_fields(names: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Field]:
     if unknown := [name for name in types if name not in names]:
-        found = ", ".join(names) or "none"
+        folder_columns = ", ".join(names) or "none"
         raise InvalidRequest(
-            f"no folder has the partition column '{unknown[0]}'; the partition columns are: {found}"
+            f"no folder has the partition column '{unknown[0]}'; the partition columns are: {folder_columns}"
         )
     for name in names:
         text = types.get(name, "string").strip().lower()

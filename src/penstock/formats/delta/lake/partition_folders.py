@@ -18,7 +18,7 @@ _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 
 def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, ...]:
     """The columns that a table is partitioned by. ``InvalidRequest`` if it cannot be written in Spark so."""
-    found = []
+    partition_columns = []
     for name in names:
         field = schema.field(name)
         if field is None:
@@ -27,10 +27,10 @@ def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, .
             raise InvalidRequest(
                 f"a table cannot be partitioned by '{name}', which has the type {field.type}", column=name
             )
-        found.append(field)
-    if len(found) == len(schema.fields):
+        partition_columns.append(field)
+    if len(partition_columns) == len(schema.fields):
         raise InvalidRequest("the table has no columns besides its partition columns")
-    return tuple(found)
+    return tuple(partition_columns)
 
 
 def parse_partition_values(directory: str, fields: Sequence[Field]) -> Values:

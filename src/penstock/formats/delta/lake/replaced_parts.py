@@ -100,7 +100,7 @@ def _make_part(metadata: Metadata, values: Values, where: str | None) -> TablePa
     by_name = {name.lower(): name for name in metadata.partition_columns}
     schema = parse_schema(metadata.schema_string)
     spelled: dict[str, tuple[str | None, ...]] = {}
-    for name, given in values.items():
+    for name, value_or_values in values.items():
         column = by_name.get(name.lower())
         if column is None:
             partition_columns = ", ".join(metadata.partition_columns) or "none"
@@ -108,8 +108,12 @@ def _make_part(metadata: Metadata, values: Values, where: str | None) -> TablePa
                 f"'{name}' is not a partition column of the table; the partition columns are "
                 f"{partition_columns}"
             )
-        several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
-        spelled[column] = tuple(_partition_value(schema, column, one) for one in several)
+        several = (
+            value_or_values
+            if isinstance(value_or_values, list | tuple | set | frozenset)
+            else (value_or_values,)
+        )
+        spelled[column] = tuple(_partition_value(schema, column, value) for value in several)
     return TablePart(values=spelled, where=where)
 
 

@@ -152,7 +152,7 @@ class DeltaJob:
                 fields["operationMetrics"] = {name: str(count) for name, count in metrics.items()}
             info = CommitInfo(fields)
             one = table_commit(self._table, [info, *actions])
-            wanted = msgspec.structs.replace(
+            table_change = msgspec.structs.replace(
                 one,
                 table=self.id,
                 read_version=self.version,
@@ -162,7 +162,7 @@ class DeltaJob:
             )
             return self.lake.do(
                 CommitTables(
-                    tables=(wanted,),
+                    tables=(table_change,),
                     branch=self.branch,
                     said=description
                     if description.message

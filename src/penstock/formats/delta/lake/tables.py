@@ -345,8 +345,10 @@ class DeltaTables(TableAlterations):
         from penstock.formats.delta.lake.table_writes import append_all
 
         tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
-        said = calls.describe_commit(message, author)
-        return append_all(self._lake, tables, branch, description=said, idempotency_key=idempotency_key)
+        description = calls.describe_commit(message, author)
+        return append_all(
+            self._lake, tables, branch, description=description, idempotency_key=idempotency_key
+        )
 
     def commit(
         self,

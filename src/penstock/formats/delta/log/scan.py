@@ -173,17 +173,23 @@ class _ReadPlan:
         if final_row_ids is not None:
             self._row_ids = RowIdReader.to_rewrite(snapshot.metadata, final_row_ids)
         readable = StructType((*schema.fields, *self._row_ids.fields))
-        wanted = (
+        fields_to_show = (
             readable.fields if columns is None else tuple(_require_column(readable, name) for name in columns)
         )
-        if not wanted or len({one.name for one in wanted}) < len(wanted):
+        if not fields_to_show or len({needed_field.name for needed_field in fields_to_show}) < len(
+            fields_to_show
+        ):
             raise InvalidRequest("give at least one column to read, and each only once")
-        self.schema = make_arrow_schema(wanted)
+        self.schema = make_arrow_schema(fields_to_show)
         self._where = None if where is None else parse_predicate(where, schema)
-        asked = [] if self._where is None else [column.fields[0] for column in list_columns(self._where)]
-        needed = {field.name: field for field in (*wanted, *asked)}
+        fields_of_condition = (
+            [] if self._where is None else [column.fields[0] for column in list_columns(self._where)]
+        )
+        needed = {field.name: field for field in (*fields_to_show, *fields_of_condition)}
         partitions = {name.lower() for name in snapshot.metadata.partition_columns}
-        self._partition_fields = [one for one in needed.values() if one.name.lower() in partitions]
+        self._partition_fields = [
+            needed_field for needed_field in needed.values() if needed_field.name.lower() in partitions
+        ]
         beside = [*self._partition_fields, *self._row_ids.fields]
         self._data_fields = [field for field in needed.values() if field not in beside]
         self._read_schema = make_arrow_schema(
@@ -226,16 +232,16 @@ class _ReadPlan:
                     return
                 rows = batch.num_rows
                 row_ids = self._row_ids.make_columns(file, batch, first)
-                found = self._table_rows(batch, names, partition, row_ids)
+                table_rows = self._table_rows(batch, names, partition, row_ids)
                 if number is not None:
-                    found = _add_numbers(found.select(names_only), number, first)
+                    table_rows = _add_numbers(table_rows.select(names_only), number, first)
                 if keep is not None:
-                    found = found.filter(keep.slice(first, rows))
+                    table_rows = table_rows.filter(keep.slice(first, rows))
                 if self._where is not None:
-                    found = select_matching_rows(self._where, found)
+                    table_rows = select_matching_rows(self._where, table_rows)
                 first += rows
-            if found.num_rows:
-                yield found.select(self.schema.names) if number is None else found
+            if table_rows.num_rows:
+                yield table_rows.select(self.schema.names) if number is None else table_rows
 
     def _table_rows(
         self, batch: Any, names: Sequence[str | None], partition: Sequence[Any], row_ids: Sequence[Any]
@@ -346,14 +352,14 @@ class _RangeFile(io.RawIOBase):
         return self._size
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._size - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        if not wanted:
+        bytes_left = max(0, self._size - self._at)
+        count = bytes_left if size is None or size < 0 else min(size, bytes_left)
+        if not count:
             return b""
-        data = self._place.read_range(self._name, self._at, wanted)
-        if data is None or len(data) != wanted:
-            raise OSError(f"the file has fewer than {wanted} bytes after offset {self._at}")
-        self._at += wanted
+        data = self._place.read_range(self._name, self._at, count)
+        if data is None or len(data) != count:
+            raise OSError(f"the file has fewer than {count} bytes after offset {self._at}")
+        self._at += count
         return data
 
 
@@ -364,9 +370,9 @@ def _open_data_file(place: Place, name: str, size: int) -> Any:
         if data is not None:
             return pa.BufferReader(data)
     else:
-        there = place.size(name)
-        if there is not None:
-            return pa.PythonFile(_RangeFile(place, name, there), mode="r")
+        real_size = place.size(name)
+        if real_size is not None:
+            return pa.PythonFile(_RangeFile(place, name, real_size), mode="r")
     raise OSError("there is no such file")
 
 
@@ -394,11 +400,11 @@ def _is_wider(there: Any, kind: Type, mapping: ColumnMapping) -> bool:
 
 
 def _require_column(schema: StructType, name: str) -> Field:
-    found = schema.field(name)
-    if found is None:
+    column = schema.field(name)
+    if column is None:
         choices = describe_names(name, [field.name for field in schema.fields])
         raise InvalidRequest(f"the table has no column '{name}'{choices}", column=name)
-    return found
+    return column
 
 
 def _partition_scalar(field: Field, file: Add, mapping: ColumnMapping) -> Any:

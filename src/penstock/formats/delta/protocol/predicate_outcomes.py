@@ -121,12 +121,12 @@ def is_same_value(kind: Type, one: str | None, other: str | None) -> bool | None
     """Whether two texts are one partition value to readers, in whatever spelling; ``None`` if a text cannot
     be understood."""
     try:
-        left, right = partition_value(kind, one), partition_value(kind, other)
+        first_value, second_value = partition_value(kind, one), partition_value(kind, other)
     except ValueError:
         return True if one == other else None
-    if isinstance(left, float) and isinstance(right, float) and isnan(left):
-        return isnan(right)
-    return left == right
+    if isinstance(first_value, float) and isinstance(second_value, float) and isnan(first_value):
+        return isnan(second_value)
+    return first_value == second_value
 
 
 def may_be_same_value(kind: Type, one: str | None, other: str | None) -> bool:

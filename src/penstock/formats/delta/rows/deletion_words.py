@@ -101,14 +101,14 @@ def read_deletion_vectors(place: Place, files: Iterable[File]) -> Iterator[tuple
     rest = iter(files)
     with ThreadPoolExecutor(READERS) as threads:
         while some := list(islice(rest, READ_AHEAD)):
-            asked = [
+            pending_words = [
                 None
-                if (vector := one.deletion_vector) is None
-                else threads.submit(_read_vector, place, one, vector)
-                for one in some
+                if (vector := next_file.deletion_vector) is None
+                else threads.submit(_read_vector, place, next_file, vector)
+                for next_file in some
             ]
-            for file, found in zip(some, asked, strict=True):
-                yield file, None if found is None else found.result()
+            for file, words in zip(some, pending_words, strict=True):
+                yield file, None if words is None else words.result()
 
 
 def pack_words(named: Iterable[tuple[int, BitmapWords]]) -> bytes:
@@ -156,12 +156,12 @@ class WordBudget:
 def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> BitmapWords:
     try:
         count = count_rows(place, file)
-        found = read_deleted_bitmap(vector, count, place.read_range, lambda path: name_inside(path, place))
+        bitmap = read_deleted_bitmap(vector, count, place.read_range, lambda path: name_inside(path, place))
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
         ) from None
-    return BitmapWords.from_bitmap(found)
+    return BitmapWords.from_bitmap(bitmap)
 
 
 def count_rows(place: Place, file: Add | Remove) -> int:

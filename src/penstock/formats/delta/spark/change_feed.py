@@ -59,12 +59,12 @@ Group: TypeAlias = tuple[bool, frozenset[str]]
 def read_changes(spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
     """The changes of a table from one version to another, both included; to the latest if none is named."""
     log = table.get_commits()
-    wanted = _requested_versions(log, first, last)
-    metadata = table.snapshot(wanted[-1]).metadata
+    versions = _requested_versions(log, first, last)
+    metadata = table.snapshot(versions[-1]).metadata
     place = open_table_place(table.lake.places, log.location, metadata.configuration)
     feed = _ChangeFeedReader(table, log, place, metadata)
     groups: dict[Group, list[FilePiece]] = {}
-    for piece in feed.list_pieces(wanted):
+    for piece in feed.list_pieces(versions):
         held = piece.file.partition_values or {}
         groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
     parts = [
@@ -111,30 +111,30 @@ class _ChangeFeedReader:
             if stated and commit.version == versions[0]:
                 self._check_removed(commit)
             self._check_columns(metadata, commit.version, versions[-1])
-            found = list(self._list_commit_pieces(commit))
-            self._check_there(metadata, commit, found)
-            yield from found
+            pieces = list(self._list_commit_pieces(commit))
+            self._check_there(metadata, commit, pieces)
+            yield from pieces
 
     def _read_commits(self, versions: range) -> Iterator[_FeedCommit]:
-        for found in list_commit_files(self._log, self.place, versions):
-            if found.data is None:
+        for commit_file in list_commit_files(self._log, self.place, versions):
+            if commit_file.data is None:
                 raise VersionNotFound(
-                    f"the commit of version {found.version} of '{self._log.key}' was removed by log "
+                    f"the commit of version {commit_file.version} of '{self._log.key}' was removed by log "
                     "cleanup, so its changes are no longer known\n  Read the changes from a later "
                     "version on.",
                     table=self.place.url,
-                    version=found.version,
+                    version=commit_file.version,
                 )
             try:
-                actions = tuple(line.action for line in parse_commit(found.data))
+                actions = tuple(line.action for line in parse_commit(commit_file.data))
             except MalformedAction as problem:
                 raise InvalidLog(
-                    f"the commit {found.name} in the log of the table {self.place.url} cannot be "
+                    f"the commit {commit_file.name} in the log of the table {self.place.url} cannot be "
                     f"parsed: {problem}",
                     table=self.place.url,
-                    file=found.name,
+                    file=commit_file.name,
                 ) from None
-            yield _FeedCommit(found.version, self._time_ms(found.name, actions), actions)
+            yield _FeedCommit(commit_file.version, self._time_ms(commit_file.name, actions), actions)
 
     def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
         """When a version was made: by its own word, or in old versions by the time of its file."""
@@ -142,8 +142,8 @@ class _ChangeFeedReader:
         noted = next((info.in_commit_timestamp for info in infos), None)
         if noted is not None:
             return noted
-        there = self.place.look(name)
-        return 0 if there is None else there.modified_us // 1000
+        entry = self.place.look(name)
+        return 0 if entry is None else entry.modified_us // 1000
 
     def _list_commit_pieces(self, commit: _FeedCommit) -> Iterator[FilePiece]:
         written = [action for action in commit.actions if isinstance(action, Cdc)]
@@ -152,18 +152,18 @@ class _ChangeFeedReader:
             return
         adds = [action for action in commit.actions if isinstance(action, Add) and action.data_change]
         before = {
-            decode_path(one.path): (one, gone)
-            for one, gone in read_deletion_vectors(self.place, self._removed_files(commit))
+            decode_path(removed_file.path): (removed_file, gone)
+            for removed_file, gone in read_deletion_vectors(self.place, self._removed_files(commit))
         }
         for file, gone in read_deletion_vectors(self.place, adds):
-            was = before.pop(decode_path(file.path), None)
-            if was is None:
+            earlier_file = before.pop(decode_path(file.path), None)
+            if earlier_file is None:
                 # All rows of the file that are in the table.
                 yield FilePiece(file, ("insert", *commit.origin), gone, is_inverse=True)
             else:
-                yield from _rows_between_vectors(file, was[1] or NONE, gone or NONE, commit)
-        for left, gone in before.values():
-            yield FilePiece(left, ("delete", *commit.origin), gone, is_inverse=True)
+                yield from _rows_between_vectors(file, earlier_file[1] or NONE, gone or NONE, commit)
+        for removed_only, gone in before.values():
+            yield FilePiece(removed_only, ("delete", *commit.origin), gone, is_inverse=True)
 
     def _removed_files(self, commit: _FeedCommit) -> Iterator[Remove]:
         """The files that a version removed, with partition values and sizes."""

@@ -349,7 +349,7 @@ class _SessionReader:
             )
         layout_fields = _list_schema_fields(about.layout.schema)
         if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
-            names = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
+            names = {folded(field["name"]) for field in layout_fields} | {folded(column) for column in by}
             absent = [field["name"] for field in fields if folded(field["name"]) not in names]
             if absent:
                 raise InvalidRequest(
@@ -359,7 +359,7 @@ class _SessionReader:
                     "the catalog again with these columns: the rows stay in the lake.",
                     table=str(self._key),
                 )
-        return [fields_by_name[folded(one)] for one in by if folded(one) in fields_by_name]
+        return [fields_by_name[folded(column)] for column in by if folded(column) in fields_by_name]
 
     def _list_files(self, folder: str) -> tuple[str, list[FileEntry]]:
         """The files in a folder, or the one file that it is, and the folder below which names are values."""

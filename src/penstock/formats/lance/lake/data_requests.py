@@ -59,9 +59,9 @@ def require_table_id(table_id: Iterable[str] | None) -> list[str]:
 
 def normalise_mode(value: str | None, default: str, *allowed: str) -> str:
     """A mode, however it is written: ``ExistOk``, ``exist_ok``."""
-    wanted = (value or default).replace("_", "").lower()
+    plain_mode = (value or default).replace("_", "").lower()
     for mode in allowed:
-        if mode.replace("_", "") == wanted:
+        if mode.replace("_", "") == plain_mode:
             return mode
     raise InvalidInputError(f"the mode '{value}' is not one of {', '.join(allowed)}")
 

@@ -67,12 +67,12 @@ class TableOperations(NamespaceOperations):
         key, snapshot = parse_namespace_key(request.id), self.snapshot()
         self.note_read(key, is_listing=True)
         self._require_namespace_or_root(snapshot, key)
-        found = (
+        table_names = (
             child[-1]
             for child, content in self.list_children(snapshot, key, require_token(request.page_token))
             if _is_listed(content, request.include_declared)
         )
-        names, token = take_page(found, request.limit)
+        names, token = take_page(table_names, request.limit)
         return ListTablesResponse(tables=names, page_token=token)
 
     @declare_operation(ListTablesRequest)
@@ -81,12 +81,12 @@ class TableOperations(NamespaceOperations):
         snapshot, token = self.snapshot(), require_token(request.page_token)
         after = None if token is None else Key.parse(token)
         self.note_read(None, is_listing=True)
-        found = (
+        table_keys = (
             str(key)
             for key, content in snapshot.entries(after=after)
             if _is_listed(content, request.include_declared)
         )
-        names, token = take_page(found, request.limit)
+        names, token = take_page(table_keys, request.limit)
         listed = [self.delimiter.join(Key.parse(name)) for name in names]
         return ListTablesResponse(tables=listed, page_token=token)
 

@@ -47,7 +47,7 @@ def enforce_constraints(
             df = df.withColumn(field.name, f.when(f.col(name) != "", f.col(name)))
     names = [field.name for field in parse_schema(metadata.schema_string).fields]
     # In a column that is written, and not as a filter: a filter may be asked of rows that do not stay.
-    kept = f.col(quote_name(names[0]))
+    checked_column = f.col(quote_name(names[0]))
     for constraint in constraints:
         try:
             with explain_analysis():
@@ -64,15 +64,15 @@ def enforce_constraints(
         error = make_refusal_column(
             violation_error(constraint, "{}").message, _shown_columns(constraint, names)
         )
-        kept = f.when(is_true, kept).otherwise(error)
-    return df.withColumn(names[0], kept)
+        checked_column = f.when(is_true, checked_column).otherwise(error)
+    return df.withColumn(names[0], checked_column)
 
 
 def _shown_columns(constraint: Constraint, names: Sequence[str]) -> Column:
     """What is shown of a row: the columns that a constraint is about."""
     from pyspark.sql import functions as f
 
-    words = {one.lower() for one in re.findall(r"\w+", constraint.expression)}
+    words = {word.lower() for word in re.findall(r"\w+", constraint.expression)}
     about = [name for name in names if name.lower() in words]
     shown = []
     for name in about or names[:SHOWN_MAX]:

@@ -57,7 +57,7 @@ def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> 
         "does not support",
         begins,
     )
-    found = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)
+    checked = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)
     if name_max_bytes is not None:
         left_bytes = name_max_bytes - len(_ESCAPED.sub("%00", name).encode()) - 1
         # Most values are so short that nobody needs to look which characters Spark escapes.
@@ -69,8 +69,8 @@ def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> 
             f"at most {name_max_bytes} bytes; partition the table by a column with shorter values",
             begins,
         )
-        found = found.when(is_longer, too_long)
-    return found.otherwise(column)
+        checked = checked.when(is_longer, too_long)
+    return checked.otherwise(column)
 
 
 def _convert_to_utc(column: Column) -> Column:

@@ -41,7 +41,7 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
     cannot become the column's. So are expressions that are not made of one row. A null where none may be, in
     the column or inside of it, ends the job.
     """
-    given: dict[Path, Column] = {}
+    expressions: dict[Path, Column] = {}
     fields: dict[Path, Field] = {}
     for name, value in values.items():
         path, field = _find_column(name, table)
@@ -50,20 +50,24 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
                 f"'{name}' cannot be assigned: it is an identity column, whose numbers do not change",
                 column=name,
             )
-        check_assigned_once(name, path, given)
-        given[path] = make_expression(value)
+        check_assigned_once(name, path, expressions)
+        expressions[path] = make_expression(value)
         fields[path] = field
-    check_of_one_row(df, given.values())
+    check_of_one_row(df, expressions.values())
     with explain_analysis():
-        there = df.select(*(one.alias(f"value{at}") for at, one in enumerate(given.values()))).schema.fields
+        typed_fields = df.select(
+            *(typed_field.alias(f"value{at}") for at, typed_field in enumerate(expressions.values()))
+        ).schema.fields
     is_ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
-    found = {}
-    for (path, column), one in zip(given.items(), there, strict=True):
-        value = _cast_to_store(column, one.dataType, fields[path], ".".join(path), is_ansi)
-        found[path] = (
-            value if fields[path].nullable or not one.nullable else _refuse_null(value, ".".join(path))
+    assigned = {}
+    for (path, column), typed_field in zip(expressions.items(), typed_fields, strict=True):
+        value = _cast_to_store(column, typed_field.dataType, fields[path], ".".join(path), is_ansi)
+        assigned[path] = (
+            value
+            if fields[path].nullable or not typed_field.nullable
+            else _refuse_null(value, ".".join(path))
         )
-    return found
+    return assigned
 
 
 def make_expression(value: Any) -> Column:
@@ -96,8 +100,8 @@ def assign_column(field: Field, old: Column, values: Mapping[Path, Column], path
         return f.when(old.isNull(), make_refusal_column(error)).otherwise(old)
     return f.struct(
         *(
-            assign_column(one, old.getField(one.name), values, path).alias(one.name)
-            for one in field.type.fields
+            assign_column(inner, old.getField(inner.name), values, path).alias(inner.name)
+            for inner in field.type.fields
         )
     )
 
@@ -149,15 +153,15 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
-    wanted = to_spark_schema(StructType((field,))).fields[0].dataType
-    if given == wanted:
+    column_type = to_spark_schema(StructType((field,))).fields[0].dataType
+    if given == column_type:
         return column
-    is_nested = isinstance(wanted, t.StructType | t.ArrayType | t.MapType)
-    is_same = given.simpleString() == wanted.simpleString()  # which says nothing of nulls
+    is_nested = isinstance(column_type, t.StructType | t.ArrayType | t.MapType)
+    is_same = given.simpleString() == column_type.simpleString()  # which says nothing of nulls
     needs_ansi = is_nested and not is_same and not isinstance(given, t.NullType)
-    if not _may_store(given, wanted) or (needs_ansi and not is_ansi):
+    if not _may_store(given, column_type) or (needs_ansi and not is_ansi):
         raise InvalidRequest(
-            f"the column '{name}' has the type {wanted.simpleString()}, but its new value has the type "
+            f"the column '{name}' has the type {column_type.simpleString()}, but its new value has the type "
             f"{given.simpleString()}, which Spark does not convert; cast it",
             column=name,
         )
@@ -166,9 +170,9 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
             to_spark_schema(StructType((replace(field, type=allow_nulls(field.type)),))).fields[0].dataType
         )
         return _refuse_nulls(column if is_same else column.cast(loose), field.type, name)
-    tried = column.try_cast(wanted)
+    tried = column.try_cast(column_type)
     error = make_refusal_column(
-        f"the column '{name}' has the type {wanted.simpleString()}, which cannot store the new value"
+        f"the column '{name}' has the type {column_type.simpleString()}, which cannot store the new value"
     )
     return f.when(column.isNotNull() & tried.isNull(), error).otherwise(tried)
 
@@ -185,8 +189,11 @@ def _may_store(given: DataType, wanted: DataType) -> bool:
         case t.MapType(), t.MapType():
             return _may_store(given.keyType, wanted.keyType) and _may_store(given.valueType, wanted.valueType)
         case t.StructType(), t.StructType():
-            return [one.name.lower() for one in given] == [one.name.lower() for one in wanted] and all(
-                _may_store(one.dataType, other.dataType) for one, other in zip(given, wanted, strict=True)
+            return [given_field.name.lower() for given_field in given] == [
+                given_field.name.lower() for given_field in wanted
+            ] and all(
+                _may_store(given_field.dataType, wanted_field.dataType)
+                for given_field, wanted_field in zip(given, wanted, strict=True)
             )
         case t.NumericType(), t.NumericType():
             return True

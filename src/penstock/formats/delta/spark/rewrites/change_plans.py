@@ -97,8 +97,8 @@ def plan_update(
     matched = f.coalesce(touched.condition, f.lit(False))
     changed = {path[0] for path in new}
     became = {
-        name: f.when(matched, one).otherwise(old[name]) if name in changed else one
-        for name, one in make_row(schema, get_old_column, new).items()
+        name: f.when(matched, column).otherwise(old[name]) if name in changed else column
+        for name, column in make_row(schema, get_old_column, new).items()
     }
     outcome = f.when(matched, UPDATE).otherwise(KEEP)
     row_ids = outcome_rows.make_row_id_columns(table, outcome)

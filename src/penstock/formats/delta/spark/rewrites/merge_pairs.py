@@ -336,11 +336,11 @@ class MergePlan:
         from pyspark.sql import functions as f
 
         has_target = FILE in joined.columns
-        matched, inserted, left = f.lit(False), f.lit(not has_target), f.lit(False)
+        matched, inserted, unmatched = f.lit(False), f.lit(not has_target), f.lit(False)
         if has_target:
             matched = f.col(FILE).isNotNull() & f.col(_SOURCE).isNotNull()
-            inserted, left = f.col(FILE).isNull(), f.col(_SOURCE).isNull()
-        kinds = {MATCHED: matched, NOT_MATCHED: inserted, NOT_MATCHED_BY_SOURCE: left}
+            inserted, unmatched = f.col(FILE).isNull(), f.col(_SOURCE).isNull()
+        kinds = {MATCHED: matched, NOT_MATCHED: inserted, NOT_MATCHED_BY_SOURCE: unmatched}
         applies = f.when(f.lit(False), f.lit(-1))
         for number, clause in enumerate(self._clauses):
             if has_target or clause.kind == NOT_MATCHED:

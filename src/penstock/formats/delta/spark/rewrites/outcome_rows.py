@@ -53,13 +53,13 @@ def outcome_rows(
     """
     from pyspark.sql import functions as f
 
-    made = {NEW: f.struct(*(one.alias(name) for name, one in {**new, **row_ids}.items()))}
+    made = {NEW: f.struct(*(column.alias(name) for name, column in {**new, **row_ids}.items()))}
     if old is not None:
         absent = {name: f.lit(None).cast("long") for name in row_ids}
-        made[OLD] = f.struct(*(one.alias(name) for name, one in {**old, **absent}.items()))
+        made[OLD] = f.struct(*(column.alias(name) for name, column in {**old, **absent}.items()))
     conditions = {} if computed is None else computed.conditions
     flags = [flag.alias(f"{COMPUTED}{number}") for number, flag in enumerate(conditions.values())]
-    rows = df.select(outcome.alias(OUTCOME), *(one.alias(name) for name, one in made.items()), *flags)
+    rows = df.select(outcome.alias(OUTCOME), *(column.alias(name) for name, column in made.items()), *flags)
     if computed is None or not conditions:
         return rows
     by_name = {name: f.col(f"{COMPUTED}{number}") for number, name in enumerate(conditions)}
@@ -100,8 +100,8 @@ def select_written(df: DataFrame, *, has_changes: bool) -> DataFrame:
         f.when(outcome.isin(DELETE, UPDATE), _change_image(OLD, before)),
         f.when(outcome.isin(UPDATE, INSERT), _change_image(NEW, after)),
     )
-    told = df.select(f.explode(f.array_compact(images)).alias("image"))
-    return told.select("image.row.*", f"image.{CHANGES}", f"image.{CHANGE_TYPE}")
+    rows_with_images = df.select(f.explode(f.array_compact(images)).alias("image"))
+    return rows_with_images.select("image.row.*", f"image.{CHANGES}", f"image.{CHANGE_TYPE}")
 
 
 def _change_image(row: str, change: Column) -> Column:

@@ -103,10 +103,10 @@ def _join_understood_parts(df: DataFrame, schema: StructType, found: Sequence[st
 
 def is_about_partitions(df: DataFrame, condition: AnalyzedCondition, table: JobTable) -> bool:
     """Whether it is sure that a condition on rows of the table names partition columns alone."""
-    found = _analyze_condition(df, condition)
-    if found is None:
+    expression = _analyze_condition(df, condition)
+    if expression is None:
         return False
-    named = found.references().toSeq()
+    named = expression.references().toSeq()
     names = {named.apply(at).name().lower() for at in range(named.size())}
     return names <= {name.lower() for name in table.partition_columns}
 
@@ -124,12 +124,18 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Analyze
         values = tuple(file.partition_values.get(name) for name in stored)
         by_values.setdefault(values, []).append(file)
     rows = [
-        (number, *(log_value(place, one.type, text) for one, text in zip(fields, values, strict=True)))
+        (
+            number,
+            *(
+                log_value(place, partition_field.type, text)
+                for partition_field, text in zip(fields, values, strict=True)
+            ),
+        )
         for number, values in enumerate(by_values)
     ]
     schema = to_spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
-    known = spark.createDataFrame(rows, schema, verifySchema=False)
-    chosen = known.where(condition.column).select(_PARTITION).collect()
+    partition_rows = spark.createDataFrame(rows, schema, verifySchema=False)
+    chosen = partition_rows.where(condition.column).select(_PARTITION).collect()
     groups = list(by_values.values())
     return [file for row in chosen for file in groups[row[0]]]
 
@@ -138,21 +144,28 @@ def _format_condition(df: DataFrame, condition: AnalyzedCondition) -> str:
     """A condition as SQL; empty if it is not known."""
     if condition.text is not None:
         return condition.text
-    found = _analyze_condition(df, condition)
-    return "" if found is None or not _has_matching_qualifiers(df, found) else _CAST.sub(r"\1", found.sql())
+    expression = _analyze_condition(df, condition)
+    return (
+        ""
+        if expression is None or not _has_matching_qualifiers(df, expression)
+        else _CAST.sub(r"\1", expression.sql())
+    )
 
 
 def _has_matching_qualifiers(df: DataFrame, found: Any) -> bool:
     """Whether a condition names its columns as rows do: a ``Column`` that was taken from a frame before that
     was joined as ``source`` does not say so."""
-    known = dict(_table_qualifiers(df._jdf.queryExecution().analyzed().output()))
-    return all(known.get(one) == shown for one, shown in _table_qualifiers(found.references().toSeq()))
+    qualifiers = dict(_table_qualifiers(df._jdf.queryExecution().analyzed().output()))
+    return all(
+        qualifiers.get(expression_id) == shown
+        for expression_id, shown in _table_qualifiers(found.references().toSeq())
+    )
 
 
 def _table_qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
     for at in range(attributes.size()):
-        one = attributes.apply(at)
-        yield one.exprId().id(), one.qualifier().mkString(".")
+        attribute = attributes.apply(at)
+        yield attribute.exprId().id(), attribute.qualifier().mkString(".")
 
 
 def _analyze_condition(df: DataFrame, condition: AnalyzedCondition) -> Any:
@@ -168,8 +181,8 @@ def _split_conjunction(text: str) -> list[str]:
     if any(sign in text for sign in _UNCLEAR):
         return []
     parts, start, depth, is_between = [], 0, 0, False
-    for found in _WORDS.finditer(text):
-        word = found[0].lower()
+    for match in _WORDS.finditer(text):
+        word = match[0].lower()
         depth += (word == "(") - (word == ")")
         if depth or word not in {"and", "or", "between", "case"}:
             continue
@@ -180,13 +193,13 @@ def _split_conjunction(text: str) -> list[str]:
         elif is_between:
             is_between = False
         else:
-            parts.append(text[start : found.start()])
-            start = found.end()
+            parts.append(text[start : match.start()])
+            start = match.end()
     parts.append(text[start:])
     if len(parts) == 1:
         inside = _ENCLOSED.fullmatch(text)
         return _split_conjunction(inside[1]) if inside and _is_closed(inside[1]) else parts
-    return [one for part in parts for one in _split_conjunction(part)]
+    return [inner_part for part in parts for inner_part in _split_conjunction(part)]
 
 
 def _is_closed(text: str) -> bool:
@@ -202,7 +215,7 @@ def _is_closed(text: str) -> bool:
 def _remove_target_qualifier(text: str) -> str | None:
     """A condition on columns of the target only, with the qualifier ``target`` removed; ``None`` if it names
     the source."""
-    firsts = {_normalise_name(found[1]) for found in _NAMES.finditer(text)}
+    firsts = {_normalise_name(match[1]) for match in _NAMES.finditer(text)}
     if "source" in firsts:
         return None
     return _NAMES.sub(_strip_target_name, text)

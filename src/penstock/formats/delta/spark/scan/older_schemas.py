@@ -32,8 +32,8 @@ def explain_unreadable(older: Metadata, newer: Metadata) -> str | None:
     if older.schema_string == newer.schema_string:
         return None
     names = _FileNames(get_column_mapping(older), get_column_mapping(newer))
-    was, is_ = parse_schema(older.schema_string), parse_schema(newer.schema_string)
-    return next(_find_problems(was, is_, names, ""), None)
+    older_schema, newer_schema = parse_schema(older.schema_string), parse_schema(newer.schema_string)
+    return next(_find_problems(older_schema, newer_schema, names, ""), None)
 
 
 class _FileNames(NamedTuple):
@@ -49,11 +49,11 @@ def _find_problems(older: Type, newer: Type, names: _FileNames, path: str) -> It
             newer_fields = {names.newer.get_physical_name(field): field for field in newer.fields}
             for field in older.fields:
                 name = f"{path}.{field.name}" if path else field.name
-                found = newer_fields.get(names.older.get_physical_name(field))
-                if found is None:
+                newer_field = newer_fields.get(names.older.get_physical_name(field))
+                if newer_field is None:
                     yield f"'{name}' no longer exists"
                 else:
-                    yield from _find_problems(field.type, found.type, names, name)
+                    yield from _find_problems(field.type, newer_field.type, names, name)
         case ArrayType(), ArrayType():
             yield from _find_problems(older.element_type, newer.element_type, names, f"{path}.element")
         case MapType(), MapType():
@@ -71,8 +71,8 @@ def _can_hold_type(newer: str, older: str) -> bool:
     newer, older = newer.replace(" ", ""), older.replace(" ", "")
     if newer == older or older == "void" or newer in _WIDER.get(older, ()):
         return True
-    room, there = DECIMAL.fullmatch(newer), DECIMAL.fullmatch(older)
-    if room is None or there is None:
+    newer_decimal, older_decimal = DECIMAL.fullmatch(newer), DECIMAL.fullmatch(older)
+    if newer_decimal is None or older_decimal is None:
         return False
-    scale, scale_before = int(room[2]), int(there[2])
-    return scale >= scale_before and int(room[1]) - scale >= int(there[1]) - scale_before
+    scale, scale_before = int(newer_decimal[2]), int(older_decimal[2])
+    return scale >= scale_before and int(newer_decimal[1]) - scale >= int(older_decimal[1]) - scale_before

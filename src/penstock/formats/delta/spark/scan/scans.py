@@ -214,15 +214,15 @@ def read_pieces(
             parts[piece.is_inverse].append(reader.make_scan_file(piece, number))
             room.spend_words(piece.picked)
             named[piece.is_inverse][number] = piece.picked
-    found = []
+    frames = []
     if whole or not any(parts.values()):
-        found.append(reader.read_rows(whole, numbered=numbered))
+        frames.append(reader.read_rows(whole, numbered=numbered))
     for is_inverse, files in parts.items():
         if files:
             rows = reader.read_rows(files, numbered=True)
             rows = pick_rows(spark, rows, named[is_inverse], FILE, ROW, is_inverse=is_inverse)
-            found.append(rows.select(reader.list_column_names(numbered=numbered)))
-    return reduce(lambda one, other: one.union(other), found)
+            frames.append(rows.select(reader.list_column_names(numbered=numbered)))
+    return reduce(lambda one, other: one.union(other), frames)
 
 
 class _PieceReader:
@@ -251,7 +251,7 @@ class _PieceReader:
 
         columns = self._columns
         numbers = (FILE_FIELD,) if numbered else ()
-        found = scan_files(
+        scanned = scan_files(
             self._spark,
             self._place,
             files,
@@ -259,16 +259,16 @@ class _PieceReader:
             to_spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
             replace(self._how, is_numbered=numbered),
         )
-        others = [F.col(quote_name(one.name)) for one in (*self._beside, *self._constants, *numbers)]
+        others = [F.col(quote_name(field.name)) for field in (*self._beside, *self._constants, *numbers)]
         row = ROW_INDEX if jar.has_classes(self._spark) else "_metadata.row_index"
         ends = [F.col(row).alias(ROW)] if numbered else []
-        return found.select(*map(show_column, columns.shown_columns), *others, *ends)
+        return scanned.select(*map(show_column, columns.shown_columns), *others, *ends)
 
     def list_column_names(self, *, numbered: bool) -> list[str]:
         """The names of the columns of its rows, as Spark's SQL takes them."""
-        others = (one.name for one in (*self._beside, *self._constants))
+        others = (field.name for field in (*self._beside, *self._constants))
         return [
-            quote_name(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))
+            quote_name(name) for name in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))
         ]
 
 

@@ -54,8 +54,8 @@ def read_group(group: InputPartition, columns: tuple[str, ...], where: str | Non
     files = _SingleCommitLog(group)
     segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
     snapshot = replay_segment(files, segment)
-    wanted = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
-    schema = make_arrow_schema(wanted)
+    fields = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
+    schema = make_arrow_schema(fields)
     places = Places(MovedRoots(group.moved))
     place = open_table_place(places, group.location, snapshot.metadata.configuration)
     try:
@@ -97,9 +97,9 @@ def _group_by_size(files: Iterable[Add]) -> Iterator[list[Add]]:
 
 
 def _find_field(schema: StructType, name: str) -> Field:
-    found = schema.field(name)
-    assert found is not None  # it was looked up when the read was planned
-    return found
+    field = schema.field(name)
+    assert field is not None  # it was looked up when the read was planned
+    return field
 
 
 def _make_nullable(field: Field) -> Field:

@@ -95,13 +95,15 @@ def find_batch_end(
         return start
     if limit.is_none:
         return start.move_to(latest + 1)
-    taken, size, skip = 0, 0, start.files
+    files_taken, size, skip = 0, 0, start.files
     for version, files in files_of(range(start.version, latest + 1)):
         for number, file in enumerate(files[skip:], skip):
-            if taken and not limit.allows_files(taken + 1, size + file.size):
+            if files_taken and not limit.allows_files(files_taken + 1, size + file.size):
                 return start.move_to(version, number)
-            taken, size = taken + 1, size + file.size
-        if taken and not limit.allows_files(taken + 1, size + 1):  # whatever is wrong with the next one
+            files_taken, size = files_taken + 1, size + file.size
+        if files_taken and not limit.allows_files(
+            files_taken + 1, size + 1
+        ):  # whatever is wrong with the next one
             return start.move_to(version + 1)
         skip = 0
     return start.move_to(latest + 1)
@@ -148,9 +150,9 @@ def added_files(
     for one that removes rows or replaces them, unless those are skipped, and for one with columns that the
     stream does not know.
     """
-    for one in actions:
-        if isinstance(one, Metadata):
-            _refuse_new_columns(version, one, columns, name)
+    for change in actions:
+        if isinstance(change, Metadata):
+            _refuse_new_columns(version, change, columns, name)
     if any(isinstance(action, Remove) and action.data_change for action in actions):
         if skips_changes:
             return ()

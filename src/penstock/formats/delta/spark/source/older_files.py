@@ -62,7 +62,9 @@ def _is_part_of(was: Type, now: Type) -> bool:
     match was, now:
         case StructType(), StructType():
             pairs = ((field, now.field(field.name)) for field in was.fields)
-            return all(field is None or _is_part_of(one.type, field.type) for one, field in pairs)
+            return all(
+                field is None or _is_part_of(older_field.type, field.type) for older_field, field in pairs
+            )
         case ArrayType(), ArrayType():
             return _is_part_of(was.element_type, now.element_type)
         case MapType(), MapType():

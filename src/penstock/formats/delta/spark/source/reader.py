@@ -39,9 +39,9 @@ class PinnedTable(msgspec.Struct, frozen=True, kw_only=True):
 def pin_table(options: SourceOptions) -> PinnedTable:
     """What the options name, as it is now."""
     with options.open() as lake:
-        found = lake.do(Resolve(revision=options.ref))
+        resolved = lake.do(Resolve(revision=options.ref))
         if options.version is None and options.timestamp is None:
-            call = GetTableVersions(key=options.table, at=found.commit, via=found.name, limit=0)
+            call = GetTableVersions(key=options.table, at=resolved.commit, via=resolved.name, limit=0)
             try:
                 now = lake.do(call)
             except NotManaged as problem:
@@ -52,10 +52,10 @@ def pin_table(options: SourceOptions) -> PinnedTable:
                 ) from problem
             version, (_, metadata) = now.latest_version, now.parse_declared()
         else:
-            table = Table(lake, options.table, found.commit, found.name)
+            table = Table(lake, options.table, resolved.commit, resolved.name)
             snapshot = table.snapshot(options.version, options.timestamp)
             version, metadata = snapshot.version, snapshot.metadata
-        return PinnedTable(commit=found.commit, via=found.name, version=version, metadata=metadata)
+        return PinnedTable(commit=resolved.commit, via=resolved.name, version=version, metadata=metadata)
 
 
 class TableReader(DataSourceReader):
@@ -89,15 +89,17 @@ def select_column_names(schema: StructType, metadata: Metadata) -> tuple[str, ..
 
     ``InvalidRequest`` for a column that the table does not have, or has in another type.
     """
-    there = readable_schema(metadata)
-    for wanted in schema.fields:
-        found = there.field(wanted.name)
-        if found is None or found.name != wanted.name:
-            choices = describe_names(wanted.name, [field.name for field in there.fields])
-            raise InvalidRequest(f"the table has no column '{wanted.name}'{choices}")
-        if find_arrow_type(found.type, found.name) != find_arrow_type(wanted.type, wanted.name):
+    table_schema = readable_schema(metadata)
+    for wanted_field in schema.fields:
+        table_field = table_schema.field(wanted_field.name)
+        if table_field is None or table_field.name != wanted_field.name:
+            choices = describe_names(wanted_field.name, [field.name for field in table_schema.fields])
+            raise InvalidRequest(f"the table has no column '{wanted_field.name}'{choices}")
+        if find_arrow_type(table_field.type, table_field.name) != find_arrow_type(
+            wanted_field.type, wanted_field.name
+        ):
             raise InvalidRequest(
-                f"the column '{wanted.name}' of the table has the type {found.type}, not {wanted.type}; read "
-                f"it as {found.type}, then cast it"
+                f"the column '{wanted_field.name}' of the table has the type {table_field.type}, not "
+                f"{wanted_field.type}; read it as {table_field.type}, then cast it"
             )
     return tuple(field.name for field in schema.fields)

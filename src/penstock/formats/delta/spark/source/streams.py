@@ -101,13 +101,13 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
         with mark_errors():
-            given = self._last if start is None else parse_offset(start)
-            now = self._refresh_versions(given)
+            start_offset = self._last if start is None else parse_offset(start)
+            now = self._refresh_versions(start_offset)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
-            begin = self._first_offset(now, latest) if given.is_undecided else given
+            begin = self._first_offset(now, latest) if start_offset.is_undecided else start_offset
             most = BatchLimit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
             end = find_batch_end(begin, latest, lambda versions: self._read_files(versions, begin), most)
-            self._last = given if end == given else self._with_tip(end, now)
+            self._last = start_offset if end == start_offset else self._with_tip(end, now)
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -126,9 +126,13 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             return [
                 group
-                for under, found in groupby(files, key=lambda one: one[0])
+                for under, files_of_group in groupby(files, key=lambda one: one[0])
                 for group in group_files(
-                    self._lake.places, now.location, protocol, under, (file for _, file in found)
+                    self._lake.places,
+                    now.location,
+                    protocol,
+                    under,
+                    (file for _, file in files_of_group),
                 )
             ]
 
@@ -160,8 +164,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         ``InvalidRequest`` if a stream that is at a place cannot go on there.
         """
-        found = self._lake.do(Resolve(revision=self._options.ref))
-        self._pin = found.commit, found.name
+        resolved = self._lake.do(Resolve(revision=self._options.ref))
+        self._pin = resolved.commit, resolved.name
         now = self._get_versions(tip=at.tip or None)
         name = str(self._options.table)
         check_same_table(at, str(now.id), now.latest_version, name, goes_on=now.goes_on)
@@ -182,17 +186,19 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _first_offset(self, now: TableVersions, latest: int) -> StreamOffset:
         """Where a new stream begins, of which the newest version is to be this one."""
-        asked = self._options.starting_version
-        if asked is None and self._options.starting_timestamp is None:
+        starting_version = self._options.starting_version
+        if starting_version is None and self._options.starting_timestamp is None:
             return StreamOffset(table=str(now.id), first=latest + 1, has_snapshot=True, version=latest)
-        if asked is None:
+        if starting_version is None:
             first = self._find_first_version_after(self._options.starting_timestamp or "", latest)
-        elif asked.lower() == "latest":
+        elif starting_version.lower() == "latest":
             first = latest + 1
-        elif asked.isdecimal():
-            first = int(asked)
+        elif starting_version.isdecimal():
+            first = int(starting_version)
         else:
-            raise InvalidRequest(f"'startingVersion' must be a version number or 'latest', got {asked!r}")
+            raise InvalidRequest(
+                f"'startingVersion' must be a version number or 'latest', got {starting_version!r}"
+            )
         if first > latest + 1:
             raise VersionNotFound(
                 f"the stream cannot start at version {first} of '{now.key}': the newest version is {latest}",
@@ -203,15 +209,15 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _find_first_version_after(self, timestamp: str, latest: int) -> int:
         """The first version that was not made before a time."""
-        wanted = parse_time(timestamp)
+        time = parse_time(timestamp)
         newest = self._table.snapshot(latest).timestamp
-        if newest is not None and newest < wanted:
+        if newest is not None and newest < time:
             return latest + 1
         try:
-            found = self._table.snapshot(timestamp=wanted)
+            snapshot = self._table.snapshot(timestamp=time)
         except VersionNotFound:  # it is before all of them
             return 0
-        return found.version if found.timestamp == wanted else found.version + 1
+        return snapshot.version if snapshot.timestamp == time else snapshot.version + 1
 
     def _read_files(self, versions: range, offset: StreamOffset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
@@ -221,23 +227,23 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, versions: range, offset: StreamOffset, now: Metadata
     ) -> Iterator[tuple[int, list[tuple[Metadata, Add]]]]:
         """The same, each file with what it is read under, for a table that is by now what ``now`` says."""
-        planned, was = self._was or (None, None)
+        planned, metadata = self._was or (None, None)
         if planned not in (versions.start - 1, versions.start):  # a version may be read in several batches
-            was = None
+            metadata = None
         for commit in self._read_versions(versions, offset):
-            was = commit.metadata or was or self._table.snapshot(commit.version).metadata
-            self._was = commit.version, was
+            metadata = commit.metadata or metadata or self._table.snapshot(commit.version).metadata
+            self._was = commit.version, metadata
             under = now
             if commit.files:
-                under = read_as(commit.version, was, now, self._columns, str(self._options.table))
+                under = read_as(commit.version, metadata, now, self._columns, str(self._options.table))
             yield commit.version, [(under, file) for file in commit.files]
 
     def _read_versions(self, versions: range, offset: StreamOffset) -> Iterator[_VersionRead]:
         first = versions.start
         if offset.has_snapshot and first < offset.first and versions:
-            found = self._table.snapshot(first)
-            files = sorted(found.files(), key=lambda one: (one.modification_time, one.path))
-            yield _VersionRead(first, files, found.metadata)
+            snapshot = self._table.snapshot(first)
+            files = sorted(snapshot.files(), key=lambda one: (one.modification_time, one.path))
+            yield _VersionRead(first, files, snapshot.metadata)
             first += 1
         yield from self._added_files(range(first, versions.stop))
 

@@ -166,7 +166,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": mode}})
         actions = [info, *self.changes, *(() if txn is None else (txn,)), *adds]
         table = lake.table(self.options.table, self.branch).outside_read_set
-        one = msgspec.structs.replace(
+        table_change = msgspec.structs.replace(
             table_commit(table, actions, attempt=key),
             table=self.id,
             read_version=self.version,
@@ -175,7 +175,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
             replaces=self.replaces,
         )
         call = CommitTables(
-            tables=(one,),
+            tables=(table_change,),
             branch=self.branch,
             said=describe_commit(self.options.message, self.options.author),
             idempotency_key=str(key),
@@ -209,12 +209,12 @@ def plan_target(options: SourceOptions, schema: StructType, *, is_overwrite: boo
     _check_unnumbered(metadata)
     RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
-    given = make_arrow_schema(schema.fields)
-    ColumnFiller(parse_schema(metadata.schema_string), given).fill_columns(
-        pa.RecordBatch.from_pylist([], schema=given)
+    data_schema = make_arrow_schema(schema.fields)
+    ColumnFiller(parse_schema(metadata.schema_string), data_schema).fill_columns(
+        pa.RecordBatch.from_pylist([], schema=data_schema)
     )
     newer = find_needed_protocol(protocol, metadata) if metadata != is_now else None
-    changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
+    changes = [change for change in (newer, metadata if metadata != is_now else None) if change is not None]
     return PlannedTable(
         options=options,
         branch=branch,

@@ -92,10 +92,10 @@ def _query_id() -> str:
 
 
 def _query_of(messages: Messages) -> str:
-    found = {message.query for message in messages if isinstance(message, TaskMessage)} - {""}
-    if len(found) != 1:
+    query_ids = {message.query for message in messages if isinstance(message, TaskMessage)} - {""}
+    if len(query_ids) != 1:
         raise InvalidRequest(
             "the id of the streaming query is not known; give it a name that stays the same across restarts, "
             "with the option 'app_id'"
         )
-    return found.pop()
+    return query_ids.pop()

@@ -64,10 +64,10 @@ class DeltaWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parameters(self) -> dict[str, str]:
         """What the table's history tells of it."""
-        found = {"mode": "Overwrite" if self.mode is SaveMode.OVERWRITE else "Append"}
+        parameters = {"mode": "Overwrite" if self.mode is SaveMode.OVERWRITE else "Append"}
         if self.replace_where is not None:
-            found["predicate"] = self.replace_where
-        return found
+            parameters["predicate"] = self.replace_where
+        return parameters
 
 
 def read_write_options(spark: SparkSession, request: WriteRequest) -> DeltaWriteOptions:

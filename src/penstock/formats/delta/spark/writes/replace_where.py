@@ -37,9 +37,9 @@ def enforce_condition(df: DataFrame, where: str) -> DataFrame:
         f"the data has rows that do not match the condition of the overwrite: {where}"
     )
     with explain_analysis():
-        found = df.where(f.when(condition.column, f.lit(True)).otherwise(error))
-    check_deterministic(found, f"the condition {where!r}")
-    return found
+        checked_rows = df.where(f.when(condition.column, f.lit(True)).otherwise(error))
+    check_deterministic(checked_rows, f"the condition {where!r}")
+    return checked_rows
 
 
 def replace_rows(

@@ -44,17 +44,17 @@ def fit_rows(df: DataFrame, table: StructType, beside: Sequence[str] = ()) -> Da
     """
     from pyspark.sql import functions as f
 
-    given = from_spark_schema(df.drop(*beside).schema)
+    data_schema = from_spark_schema(df.drop(*beside).schema)
     case_sensitive = is_case_sensitive(df.sparkSession)
     fit = _ColumnFit(case_sensitive)
-    names = {fold_case(field.name, case_sensitive) for field in given.fields}
+    names = {fold_case(field.name, case_sensitive) for field in data_schema.fields}
     generated = [
         field
         for field in table.fields
         if GENERATED in field.metadata and fold_case(field.name, case_sensitive) not in names
     ]
     stored = StructType(tuple(field for field in table.fields if field not in generated))
-    columns = fit.cast_fields(stored, given, "", lambda name: f.col(quote_name(name)))
+    columns = fit.cast_fields(stored, data_schema, "", lambda name: f.col(quote_name(name)))
     refuse_problems(fit.problems, "merge_schema=True adds columns to the table" if fit.has_unknown else "")
     rows = df.select(*columns, *beside)
     return add_generated_columns(rows, table, {field.name: None for field in generated})
@@ -76,14 +76,18 @@ class _ColumnFit:
 
         fields_by_name = {fold_case(field.name, self._case_sensitive): field for field in given.fields}
         self._check_names(table, given, path)
-        found = []
+        columns = []
         for field in table.fields:
             name = join_path(path, field.name)
-            one = fields_by_name.get(fold_case(field.name, self._case_sensitive))
-            if one is not None:
+            data_field = fields_by_name.get(fold_case(field.name, self._case_sensitive))
+            if data_field is not None:
                 self._check_identity(field)
                 made = self.cast_value(
-                    field.type, one.type, name, column(one.name), field.nullable or not one.nullable
+                    field.type,
+                    data_field.type,
+                    name,
+                    column(data_field.name),
+                    field.nullable or not data_field.nullable,
                 )
             elif not path and CURRENT_DEFAULT in field.metadata:
                 made = make_default(field)
@@ -91,8 +95,8 @@ class _ColumnFit:
                 made = f.lit(None).cast(_spark_type(field.type))
                 if not field.nullable and get_identity_column(field) is None:
                     self.problems.append(f"the data lacks the column '{name}', which is not nullable")
-            found.append(made.alias(field.name))
-        return found
+            columns.append(made.alias(field.name))
+        return columns
 
     def cast_value(self, wanted: Type, given: Type, path: str, column: Column, may_be_null: bool) -> Column:
         """A value as one of the wanted type. ``may_be_null``: nulls are welcome, or there are none."""
@@ -168,14 +172,14 @@ class _ColumnFit:
     def _check_names(self, table: StructType, given: StructType, path: str) -> None:
         seen: set[str] = set()
         names = {fold_case(field.name, self._case_sensitive) for field in table.fields}
-        for one in given.fields:
-            name = join_path(path, one.name)
-            if one.name.lower() in seen:
+        for field_given in given.fields:
+            name = join_path(path, field_given.name)
+            if field_given.name.lower() in seen:
                 self.problems.append(f"the data has the column '{name}' twice")
-            elif fold_case(one.name, self._case_sensitive) not in names:
+            elif fold_case(field_given.name, self._case_sensitive) not in names:
                 self.has_unknown = True
                 self.problems.append(f"the table has no column '{name}'")
-            seen.add(one.name.lower())
+            seen.add(field_given.name.lower())
 
 
 def _is_same_type(wanted: Type, given: Type) -> bool:
@@ -184,10 +188,10 @@ def _is_same_type(wanted: Type, given: Type) -> bool:
     match wanted, given:
         case StructType(), StructType():
             return len(wanted.fields) == len(given.fields) and all(
-                one.name == other.name
-                and (one.nullable or not other.nullable)
-                and _is_same_type(one.type, other.type)
-                for one, other in zip(wanted.fields, given.fields, strict=True)
+                wanted_field.name == given_field.name
+                and (wanted_field.nullable or not given_field.nullable)
+                and _is_same_type(wanted_field.type, given_field.type)
+                for wanted_field, given_field in zip(wanted.fields, given.fields, strict=True)
             )
         case ArrayType(), ArrayType():
             return (wanted.contains_null or not given.contains_null) and _is_same_type(
@@ -213,13 +217,13 @@ def _may_widen(given: Type, wanted: Type) -> bool:
         return False
     if wanted in _WIDER.get(given, ()):
         return True
-    room, there = DECIMAL.fullmatch(wanted), DECIMAL.fullmatch(given)
-    if room is None:
+    wanted_decimal, given_decimal = DECIMAL.fullmatch(wanted), DECIMAL.fullmatch(given)
+    if wanted_decimal is None:
         return False
-    whole, scale = int(room[1]) - int(room[2]), int(room[2])
-    if there is None:
+    whole, scale = int(wanted_decimal[1]) - int(wanted_decimal[2]), int(wanted_decimal[2])
+    if given_decimal is None:
         return given in _DIGITS and whole >= _DIGITS[given]
-    return scale >= int(there[2]) and whole >= int(there[1]) - int(there[2])
+    return scale >= int(given_decimal[2]) and whole >= int(given_decimal[1]) - int(given_decimal[2])
 
 
 def _spark_type(kind: Type) -> DataType:

@@ -35,19 +35,19 @@ def write_rows(
         return _write_with_retries(df, lake, key, where, order, create=create)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else while this job ran.
-        known = find_earlier_result(lake, [key], where, order.idempotency_key)
-        if known is None:
+        earlier_result = find_earlier_result(lake, [key], where, order.idempotency_key)
+        if earlier_result is None:
             raise
-        return known
+        return earlier_result
 
 
 def _write_with_retries(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions, *, create: bool
 ) -> TableCommitResult | None:
-    if (known := find_earlier_result(lake, [key], branch, order.idempotency_key)) is not None:
-        return known
+    if (earlier_result := find_earlier_result(lake, [key], branch, order.idempotency_key)) is not None:
+        return earlier_result
     table = _find_table(lake, key, branch, order)
-    for left in reversed(range(TRIES_MAX)):
+    for tries_left in reversed(range(TRIES_MAX)):
         if table is not None and order.mode is SaveMode.IGNORE:
             return None
         if table is not None and order.mode is SaveMode.ERROR:
@@ -63,7 +63,7 @@ def _write_with_retries(
         try:
             return table_creation.create_table(df, lake, key, branch, order)
         except CommitConflict:
-            if order.mode is SaveMode.ERROR or not left:
+            if order.mode is SaveMode.ERROR or not tries_left:
                 raise
             # If somebody else has created it, what that means for this job is decided by what is there now.
             # Nothing else would become better by another job.

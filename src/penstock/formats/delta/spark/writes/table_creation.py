@@ -102,8 +102,8 @@ def _make_answer(lake: Lake, made: OwnershipResult, branch: str, identity: UUID)
     """What a creation came to, as any other write tells it."""
     landing = LandedRequest(commits=(made.commit,), head=made.commit)
     write = CommitTables(tables=(TableCommit(key=made.key, actions=""),), branch=branch)
-    found = write.recover(lake.do, landing)
-    (table,) = found.tables
+    result = write.recover(lake.do, landing)
+    (table,) = result.tables
     return TableCommitResult(
-        commit=found.commit, tables=(msgspec.structs.replace(table, repeated=made.id != identity),)
+        commit=result.commit, tables=(msgspec.structs.replace(table, repeated=made.id != identity),)
     )

@@ -48,9 +48,9 @@ def fill_table(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> Tabl
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
-    done = _write_rows(df, table, order)
+    result = _write_rows(df, table, order)
     _note_done(table, order)
-    return done
+    return result
 
 
 def _write_rows(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
@@ -154,8 +154,8 @@ def _add_columns_of_rows(df: DataFrame, metadata: Metadata, order: DeltaWriteOpt
         schema = new_schema(df.schema)
         return with_schema(metadata, schema, partition_names(schema, order.partition_by or ()))
     if order.partition_by is not None:
-        wanted = tuple(name.lower() for name in order.partition_by)
-        if wanted != tuple(name.lower() for name in metadata.partition_columns):
+        partition_columns = tuple(name.lower() for name in order.partition_by)
+        if partition_columns != tuple(name.lower() for name in metadata.partition_columns):
             columns_now = ", ".join(metadata.partition_columns) or "no column"
             columns_asked = ", ".join(order.partition_by) or "no column"
             raise InvalidRequest(
@@ -177,8 +177,8 @@ def _has_batch(table: JobTable, order: DeltaWriteOptions) -> bool:
     """
     if order.app_id is None or order.batch is None:
         return False
-    done = _DONE.pop((table.id, table.branch, order.app_id), None)
-    if done is not None and done < order.batch:
+    last_batch = _DONE.pop((table.id, table.branch, order.app_id), None)
+    if last_batch is not None and last_batch < order.batch:
         return False
     last = table.snapshot.transactions.get(order.app_id)
     return last is not None and last.version >= order.batch
