@@ -28,7 +28,7 @@ REPEATING: Final = (
             "Nothing was added; try again",
             "as many as it accepts; try again shortly",
             "as many as {} allows; try again shortly",
-            "and not more than are left for other callers; try again shortly",
+            "and fewer while other callers need them; try again shortly",
             "about to delete files that this write needs; try again when it has ended",
             "was not ready after {} s; try again",
             "was created and dropped by others during every try; try again",

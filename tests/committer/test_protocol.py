@@ -81,7 +81,7 @@ def names(packed: bytes) -> list[str]:
 
 @pytest.fixture
 def calls(spark: SparkSession, tmp_path: Path) -> Calls:
-    if not jar.is_loaded(spark):
+    if not jar.has_protocol(spark):
         pytest.skip("there is no jar")
     found = Calls(spark, tmp_path)
     found.protocol.setupJob(found.context)

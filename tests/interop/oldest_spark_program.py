@@ -18,7 +18,7 @@ from penstock.formats.files.lake.calls import ListFiles
 from penstock.model.keys import Key
 from penstock.spark import changes, delete, merge, read, sink, stream, update, write
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING as PROTOCOL
-from penstock.spark.jar import is_loaded
+from penstock.spark.jar import has_protocol
 
 KEY = "sales.orders"
 CHANGES = {"delta.enableChangeDataFeed": "true"}
@@ -58,7 +58,7 @@ def story(spark: Any, lake: Any, directory: str) -> dict[str, Any]:
     merging.when_matched_update({"number": "source.number"}).when_not_matched_insert_all().commit()
     own_protocol = spark.conf.get(PROTOCOL)
     spark.conf.set(PROTOCOL, SPARKS_PROTOCOL)
-    without_jar = not is_loaded(spark)
+    without_jar = not has_protocol(spark)
     update(spark, KEY, {"number": "-2"}, "id = 4")
     read_without_jar = read(spark, KEY).where("kind = 'k 0'").count()
     spark.conf.set(PROTOCOL, own_protocol)
@@ -73,7 +73,7 @@ def story(spark: Any, lake: Any, directory: str) -> dict[str, Any]:
     told = changes(spark, KEY, 0).groupBy("_commit_version", "_change_type").count().collect()
     return {
         "spark": spark.version,
-        "has_jar": is_loaded(spark),
+        "has_jar": has_protocol(spark),
         "without_jar": [without_jar, read_without_jar],
         "rows": sorted([one.id, one.number, one.kind] for one in read(spark, KEY).collect()),
         "first": read(spark, KEY, version=0).count(),
@@ -83,13 +83,13 @@ def story(spark: Any, lake: Any, directory: str) -> dict[str, Any]:
         "streamed": read(spark, "sales.copy").count(),
         "plain": read_plain.count(),
         "by_session": files_by_session(spark, lake, directory),
-        "mapped": mapped_path(lake, directory) if is_loaded(spark) else [],
+        "mapped": mapped_path(lake, directory) if has_protocol(spark) else [],
     }
 
 
 def files_by_session(spark: Any, lake: Any, directory: str) -> list[str]:
     """The folders of a table of files that code wrote which knows only its session; none without the jar."""
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         return []
     rows = spark.range(0, 2, 1, 1).selectExpr("id", "id AS p")
     writer = rows.write.option("penstock.table", "raw.files").partitionBy("p")

@@ -22,7 +22,7 @@ from penstock.formats.rows.arrow_types import make_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, has_classes, is_loaded
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, has_classes, has_protocol
 from tests.formats.delta.logs import add, protocol
 from tests.formats.delta.rows import metadata_for
 from tests.spark.conftest import hide_classes
@@ -61,7 +61,7 @@ def using(spark: SparkSession, engine: str) -> SparkSession:
     if engine == "fallback":
         spark.conf.set(COMMIT_PROTOCOL_SETTING, SPARKS_OWN)
         hide_classes(spark)
-    assert has_classes(spark) == is_loaded(spark) == (engine == "jar")
+    assert has_classes(spark) == has_protocol(spark) == (engine == "jar")
     return spark
 
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark import configure, write
-from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, has_protocol
 from penstock.spark.settings import TABLES
 from tests.spark.conftest import hide_classes
 from tests.spark.files.cases import ids, jobs, rows
@@ -57,7 +57,7 @@ def test_a_write_that_names_the_lake_is_refused_without_the_jar(
 
 
 def test_a_session_that_has_the_jar_takes_them(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         pytest.skip("Penstock's jar is not in this Spark")
     rows(spark, 0).write.mode("append").options(**NAMED).parquet(str(tmp_path / "out"))
     assert (ids(lake, "a.f"), len(jobs(lake))) == ([0, 1, 2], 1)

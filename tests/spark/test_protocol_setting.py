@@ -22,7 +22,7 @@ def test_a_job_that_another_commit_protocol_wrote_says_which_setting_to_set_back
 ) -> None:
     write(spark.range(1), "numbers")
     head, before = lake.branch().head, spark.conf.get(jar.COMMIT_PROTOCOL_SETTING)
-    monkeypatch.setattr(jar, "is_loaded", lambda _: True)  # it was, when the job began
+    monkeypatch.setattr(jar, "has_protocol", lambda _: True)  # it was, when the job began
     spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, SPARKS_OWN)
     try:
         with pytest.raises(

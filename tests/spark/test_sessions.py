@@ -203,7 +203,7 @@ def test_what_is_raised_nowhere_is_told_in_the_log(
 
 
 def test_writes_go_through_penstocks_protocol_where_there_is_the_jar(spark: SparkSession) -> None:
-    assert jar.is_loaded(spark) is (jar.find_jar() is not None)
+    assert jar.has_protocol(spark) is (jar.find_jar() is not None)
 
 
 def test_writes_that_are_not_penstocks_are_as_ever(spark: SparkSession, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ with penstock.open(place) as lake:
             "jars": [one.rpartition("/")[2] for one in spark.conf.get("spark.jars").split(",")],
             "master": spark.sparkContext.master,
             "python": spark.sparkContext.pythonExec,
-            "loaded": jar.is_loaded(spark),
+            "loaded": jar.has_protocol(spark),
             "lake": get_lake(spark) is lake,
         })
         spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, theirs)
@@ -78,7 +78,7 @@ with penstock.open(place) as lake:
         "written": os.path.exists(f"{place}-lake"),
         "same": spark is running and configured is running,
         "lake": get_lake(spark) is lake,
-        "loaded": jar.is_loaded(spark),
+        "loaded": jar.has_protocol(spark),
         "lack": jar.lack_of_session(spark).reason,
         "protocol": spark.conf.get("spark.sql.sources.commitProtocolClass"),
         "timestamps": spark.conf.get("spark.sql.parquet.outputTimestampType"),

@@ -17,10 +17,10 @@ from penstock.testing.violations import (
     BrokenChain,
     BrokenLog,
     DoubledCommit,
-    GhostCommit,
     LostCommit,
     LostUpdate,
     OutOfOrder,
+    RefusedButApplied,
     StaleRead,
     StrangeCommit,
     TornCommit,
@@ -131,7 +131,7 @@ def test_a_doubled_request_is_noticed_whatever_its_client_was_told(answer: Answe
 @pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.NOT_NOW])
 def test_a_refused_request_that_is_there_is_a_ghost(answer: Answer) -> None:
     (found,) = Told().call("a", {"x": "1"}, (1, 2), answer).check(chain(("a", {"x": "1"})))
-    assert isinstance(found, GhostCommit)
+    assert isinstance(found, RefusedButApplied)
     assert "was refused (so), but is commit" in str(found)
 
 
@@ -144,7 +144,7 @@ def test_an_unknown_request_may_be_there_once_or_not_at_all() -> None:
 
 def test_a_refusal_after_doubt_says_that_the_request_was_not_applied() -> None:
     told = Told().call("a", {"x": "1"}, (1, 2), Answer.UNKNOWN).call("a", {"x": "1"}, (3, 4), Answer.REFUSED)
-    assert kinds(told.check(chain(("a", {"x": "1"})))) == [GhostCommit]
+    assert kinds(told.check(chain(("a", {"x": "1"})))) == [RefusedButApplied]
     assert told.check(chain()) == []
 
 

@@ -38,7 +38,7 @@ from penstock.kernel.backup_points import (
     read_lake_description,
     read_points,
     read_rows_of_lake,
-    require_backups,
+    require_backup_location,
 )
 from penstock.kernel.backup_registry import (
     complete_registration,
@@ -200,7 +200,7 @@ class BackupMaker:
 
         Files of tables go also if no point is chosen: whoever was killed may have left some.
         """
-        require_backups(self._target)
+        require_backup_location(self._target)
         with self._hold_lease():
             expired = self._remove_points(source, chosen(read_points(self._target)))
             if self._files is not None and not expired:

@@ -140,7 +140,7 @@ def read_lake_description(point: BackupPoint) -> LakeDescription:
     return description
 
 
-def require_backups(store: Store) -> LakeDescription:
+def require_backup_location(store: Store) -> LakeDescription:
     """What a store of backups says of itself; ``InvalidRequest`` if it holds a lake, or nothing."""
     description = find_description(store)
     if description is None:

@@ -29,7 +29,7 @@ from penstock.kernel.backup_points import (
     read_lake_description,
     read_points,
     read_rows_of_lake,
-    require_backups,
+    require_backup_location,
     with_moved_roots,
 )
 from penstock.kernel.backup_registry import (
@@ -177,7 +177,7 @@ def backup_lake(
 def list_backups(target: Place, *, clock: Clock = now_us) -> list[BackupPoint]:
     """List the backups at a location, oldest first, including an incomplete one."""
     with _open_or_make_backup_store(target, False, clock) as store:
-        require_backups(store)
+        require_backup_location(store)
         return read_points(store)
 
 
@@ -279,7 +279,7 @@ def verify_backup(
         _open_or_make_backup_store(target, False, clock) as store,
         _open_backup_files(store, target, own, progress, clock) as files,
     ):
-        require_backups(store)
+        require_backup_location(store)
         point = _choose_point(store, at)
         view = PointStore(store, point)
         with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
@@ -326,7 +326,7 @@ def restore_backup(
         require_own_store(source)
     with ExitStack() as stack:
         store = stack.enter_context(_open_or_make_backup_store(backup, False, clock))
-        require_backups(store)
+        require_backup_location(store)
         point = _choose_point(store, at)
         place = stack.enter_context(open_target(target, clock))
         description = find_description(place)

@@ -281,9 +281,8 @@ class Application:
         self._meter.count(HTTP_REFUSALS, reason="caller_places")
         whose = "your token" if exchange.share.startswith("token ") else f"your address, {exchange.address},"
         raise Throttled(
-            f"{whose} already has {own:,} open requests, as many as one caller can have at the moment: at "
-            f"most {self._places.caller_max:,}, and not more than are left for other callers; try again "
-            "shortly",
+            f"{whose} already has {own:,} open requests, and one caller can have no more at the moment: at "
+            f"most {self._places.caller_max:,}, and fewer while other callers need them; try again shortly",
             caller_requests_max=self._places.caller_max,
             open_requests=own,
         )

@@ -54,7 +54,9 @@ def run_audit_query(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: st
     contents = snapshot.get_many([table_name.key for table_name in named])
     named = [table_name for table_name in named if table_name.key in contents]
     if not named:
-        raise InvalidRequest(f"the query names no existing table, such as sales.orders\n  {sql}")
+        raise InvalidRequest(
+            f"the query names no table of the lake; name one by its key, as in FROM sales.orders\n  {sql}"
+        )
     views = {key: f"penstock_{uuid4().hex}" for key in dict.fromkeys(table_name.key for table_name in named)}
     ref = snapshot.id if snapshot.via is None else f"{snapshot.via}@{snapshot.id}"
     try:

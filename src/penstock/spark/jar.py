@@ -79,7 +79,7 @@ def lack_of_start() -> MissingJar:
     )
 
 
-def is_loaded(spark: SparkSession) -> bool:
+def has_protocol(spark: SparkSession) -> bool:
     """Whether writes of a session go through Penstock's protocol.
 
     They do when its JVM has Penstock's classes and its commit protocol is ours.

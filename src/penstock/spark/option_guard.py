@@ -104,7 +104,7 @@ def _check_option(user: Any, name: str) -> None:
     lack = jar.LACK_OVER_CONNECT
     if spark is not None and jar.is_classic(spark):
         is_reader = type(user).__name__ in _READERS
-        if jar.has_reads(spark) if is_reader else jar.is_loaded(spark):
+        if jar.has_reads(spark) if is_reader else jar.has_protocol(spark):
             return
         lack = jar.lack_of_session(spark)
     raise InvalidRequest(

@@ -141,7 +141,7 @@ def _join_session(
         if not chosen.contains(name):
             spark.conf.set(name, value)
     maps = bool(of_tables or spark.conf.get(settings.TABLES, None))
-    if maps and not (jar.is_loaded(spark) and jar.has_reads(spark)):
+    if maps and not (jar.has_protocol(spark) and jar.has_reads(spark)):
         raise _passed_over(jar.lack_of_session(spark))
     if spark is not running and not of_tables:
         of_tables = {settings.TABLES: ""}  # not those of the lake that Spark was started for

@@ -50,7 +50,7 @@ BROKEN: Final = (
     _broken_kernel("drops one key of a commit", kernels.drops_a_key, "TornCommit"),
     _broken_kernel("takes a key along that nobody asked for", kernels.takes_a_key_along, "TornCommit"),
     _broken_kernel("lands two commits in the wrong order", kernels.swaps_two_commits, "OutOfOrder"),
-    _broken_kernel("applies a request that it refuses", kernels.applies_what_it_refuses, "GhostCommit"),
+    _broken_kernel("applies a request that it refuses", kernels.applies_what_it_refuses, "RefusedButApplied"),
     _broken_kernel("ignores the base that a writer read", kernels.ignores_the_base, "LostUpdate"),
     _broken_kernel("takes the receipt of another request", kernels.takes_any_receipt, "TornCommit"),
     _broken_kernel("forgets that it has seen a request", kernels.forgets_receipts, "DoubledCommit"),

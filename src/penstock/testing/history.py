@@ -25,10 +25,10 @@ from penstock.testing.violations import (
     BrokenChain,
     BrokenLog,
     DoubledCommit,
-    GhostCommit,
     LostCommit,
     LostUpdate,
     OutOfOrder,
+    RefusedButApplied,
     StrangeCommit,
     TornCommit,
     Violation,
@@ -83,7 +83,7 @@ class HistoryChecker:
                     yield WrongAnswer(key=key, told=attempt.commit, found=chain_links[0].commit)
             refusal = _final_refusal(made)
             if refusal is not None and chain_links:
-                yield GhostCommit(
+                yield RefusedButApplied(
                     key=key, client=refusal.call.client, commit=chain_links[0].commit, why=refusal.why
                 )
 

@@ -295,7 +295,7 @@ def _with_objects(
 def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[ObjectId, ...]) -> None:
     """An edit is refused if its line is gone, or was written after the version that was read."""
     if intent.number >= len(held):
-        raise FormatRefused(f"has no line {intent.number}")
+        raise FormatRefused(f"has no line {intent.number}; it has {len(held)} lines")
     if state.changed[intent.number] > intent.read_version:
         raise FormatRefused(
             f"changed line {intent.number}",

@@ -44,7 +44,7 @@ class DoubledCommit(Violation, frozen=True, kw_only=True):
         return f"request {self.key} was applied {len(self.commits)} times: {commits}"
 
 
-class GhostCommit(Violation, frozen=True, kw_only=True):
+class RefusedButApplied(Violation, frozen=True, kw_only=True):
     """A request was refused, and applied all the same."""
 
     key: str

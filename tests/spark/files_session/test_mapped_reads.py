@@ -12,7 +12,7 @@ import penstock
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, PenstockError
 from penstock.lake.lake import Lake
 from penstock.spark import driver, read, session, write
-from penstock.spark.jar import is_loaded
+from penstock.spark.jar import has_protocol
 from penstock.spark.spark_errors import unwrap
 from penstock.wire.errors import ERROR_MARK
 from tests.spark.files.cases import ids, jobs, rows
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> str:
 
 @pytest.fixture
 def mapped(spark: SparkSession, lake: Lake, place: str) -> Iterator[SparkSession]:
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         pytest.skip("Penstock's jar is not in this Spark")
     made = session(lake, tables={place: KEY, f"{place}-sums": "raw.sums"})
     yield made

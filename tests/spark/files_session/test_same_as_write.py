@@ -20,7 +20,7 @@ from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.spark import ConcurrentJobsWarning, driver, read, write
-from penstock.spark.jar import is_loaded
+from penstock.spark.jar import has_protocol
 from penstock.spark.spark_errors import unwrap
 from penstock.wire.json import decode
 from tests.spark.files.cases import about, by_folder, entries, head, ids, in_pool, jobs, rows
@@ -36,7 +36,7 @@ Save = Callable[..., None]
 @pytest.fixture(params=["session", "write"])
 def save(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Save:
     """Writes to a table, in one way or the other."""
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         pytest.skip("Penstock's jar is not in this Spark")
 
     def by_session(df: DataFrame, name: str, mode: str = "append", by: str = "", **more: Any) -> None:
@@ -176,7 +176,7 @@ class WithoutPlaces(driver.Driver):
 def test_many_files_are_told_to_a_server_by_a_list_in_their_folder(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_list: bool
 ) -> None:
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         pytest.skip("Penstock's jar is not in this Spark")
     monkeypatch.setattr(files_sessions, "SENT_MAX", 3 if by_list else 4)
     write(rows(spark, 0, parts=(1, 2)), KEY, format="parquet", partition_by="p")

@@ -15,7 +15,7 @@ from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, Penstock
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.spark import configure, driver, read, session
-from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
+from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, has_protocol
 from penstock.spark.settings import LAKE, LAKE_ID, TABLES
 from penstock.spark.spark_errors import unwrap
 from tests.spark.conftest import hide_classes
@@ -31,7 +31,7 @@ KEY = "raw.events"
 
 @pytest.fixture(autouse=True)
 def _needs_the_jar(spark: SparkSession) -> None:
-    if not is_loaded(spark):
+    if not has_protocol(spark):
         pytest.skip("Penstock's jar is not in this Spark")
 
 

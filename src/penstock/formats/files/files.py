@@ -110,7 +110,7 @@ def decode_file(data: object) -> File:
     try:
         file: File = _decode_file(data)  # type: ignore[arg-type]
     except (msgspec.MsgspecError, TypeError) as problem:
-        raise Damaged(f"an entry of a table's files cannot be read: {problem}") from None
+        raise Damaged(f"an entry in the list of a table's files is damaged: {problem}") from None
     return file
 
 

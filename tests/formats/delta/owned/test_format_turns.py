@@ -358,7 +358,7 @@ def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
     owner.commit(ActionsBodyFile("_penstock/bodies/mine.json", len(data), hashlib.sha256(data).digest()))
     (Path(content.location) / "_penstock/bodies/mine.json").write_bytes(data.replace(b"good", b"evil"))
     with pytest.raises(
-        InvalidLog, match=r"_penstock/bodies/mine\.json .* differs from the ratified commit of version 1"
+        InvalidLog, match=r"_penstock/bodies/mine\.json .* is not what the lake committed as version 1"
     ):
         other.paths()
 

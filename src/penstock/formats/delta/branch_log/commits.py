@@ -192,8 +192,9 @@ class CommitReader:
             body = self._read_first_existing(location, version, (entry.body,), entry.size - len(held.head))
             if not is_named_after(version, entry, held.head, body):
                 raise InvalidLog(
-                    f"{entry.body} of the table {location} differs from the ratified commit of version "
-                    f"{version}: another program has changed the file\n  Bring the original file back.",
+                    f"{entry.body} of the table {location} is not what the lake committed as version "
+                    f"{version}: another program has changed the file\n  Bring the original file back from "
+                    "a backup of the table's folder.",
                     table=location,
                     file=entry.body,
                     version=version,

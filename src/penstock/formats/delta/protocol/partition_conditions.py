@@ -11,7 +11,7 @@ from penstock.formats.delta.protocol.predicate_outcomes import (
     KnownValue,
     Outcomes,
     evaluate_predicate,
-    partition_known,
+    make_known_partition_value,
 )
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.rows.predicate_parser import parse_predicate
@@ -75,7 +75,7 @@ def _find_outcomes(where: str, schema_string: str, values: tuple[tuple[str, str 
     def known_value(column: Column) -> KnownValue:
         stored = stored_name(column.fields[0]).lower() if len(column.path) == 1 else ""
         if stored in texts:
-            return partition_known(column.kind, texts[stored])
+            return make_known_partition_value(column.kind, texts[stored])
         return KnownValue(may_be_nan=column.kind in {"float", "double"})
 
     return evaluate_predicate(predicate, known_value)

@@ -90,7 +90,7 @@ def evaluate_predicate(predicate: Predicate, known: Callable[[Column], KnownValu
             return _evaluate_like(known(predicate.column), predicate)
 
 
-def partition_known(kind: Type, text: str | None) -> KnownValue:
+def make_known_partition_value(kind: Type, text: str | None) -> KnownValue:
     """What a partition value tells, which is the value of every row."""
     try:
         value = partition_value(kind, text)

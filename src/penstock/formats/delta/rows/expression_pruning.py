@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.column_mapping import get_column_mapping
-from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, partition_known
+from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, make_known_partition_value
 from penstock.formats.delta.rows.pruning import read_known_value, read_stats
 from penstock.formats.rows.arrow_types import allow_nulls, find_arrow_type, pa, pc
 from penstock.formats.rows.predicates import Column
@@ -71,7 +71,7 @@ class _FileFacts:
     def _make_conditions(self, field: Field, file: Add, stats: dict[str, Any]) -> Iterator[Any]:
         name = self._mapping.get_physical_name(field)
         if field.name.lower() in self._partitions:
-            known_value = partition_known(field.type, file.partition_values.get(name))
+            known_value = make_known_partition_value(field.type, file.partition_values.get(name))
         else:
             known_value = read_known_value(Column((field,)), [name], stats)
         yield from _make_value_conditions(field, known_value)

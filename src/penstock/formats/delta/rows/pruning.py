@@ -24,7 +24,11 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.column_mapping import get_column_mapping
-from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, evaluate_predicate, partition_known
+from penstock.formats.delta.protocol.predicate_outcomes import (
+    KnownValue,
+    evaluate_predicate,
+    make_known_partition_value,
+)
 from penstock.formats.rows.predicates import (
     And,
     Column,
@@ -145,7 +149,7 @@ class FilePruner:
     ) -> KnownValue:
         names = self._names[path]
         if self._is_partition(path):
-            return partition_known(column.kind, file.partition_values.get(names[0]))
+            return make_known_partition_value(column.kind, file.partition_values.get(names[0]))
         return read_known_value(column, names, stats)
 
 

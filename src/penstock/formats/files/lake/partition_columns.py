@@ -210,7 +210,7 @@ def _guess_type(raw: str, rules: PartitionRules) -> str:
             return "integer"
         if number is not None and -(2**63) <= number < 2**63:
             return "long"
-    if digits := _count_decimal_digits(raw):
+    if digits := _count_digits_of_whole_number(raw):
         return f"decimal({digits},0)"
     if _REAL.fullmatch(raw):
         return "double"
@@ -222,7 +222,7 @@ def _guess_type(raw: str, rules: PartitionRules) -> str:
     return "time(6)" if _TIME.fullmatch(text) else "string"
 
 
-def _count_decimal_digits(raw: str) -> int:
+def _count_digits_of_whole_number(raw: str) -> int:
     """How many digits a number without a fraction has, such as 1e5; 0 if it has one, or too many."""
     match = _DECIMAL.fullmatch(raw)
     if match is None:

@@ -87,7 +87,7 @@ def scan_files(
         if is_hidden(name.rpartition("/")[2]):
             raise InvalidRequest(
                 f"the file at '{entry.path}' of '{key}' is stored as {name!r}, a name that Spark ignores: "
-                "write it again under its path",
+                "write it again under its path, and the lake stores it under another name",
                 table=str(key),
             )
         modified_ms = 0 if entry.modified is None else int(entry.modified.timestamp() * 1000)

@@ -71,7 +71,7 @@ def write_output(df: DataFrame, target: OutputTarget, attempt: UUID) -> JobOutpu
         writer = writer.partitionBy(*target.partition_by)
     spark = df.sparkSession
     with _own_errors_raised(target.format), hold_settings(spark, unset_settings(spark, MICROSECONDS)):
-        if jar.is_loaded(spark):
+        if jar.has_protocol(spark):
             files = _write_with_own_committer(spark, writer, target, attempt)
         else:
             own_committer.warn_of_renames(spark)

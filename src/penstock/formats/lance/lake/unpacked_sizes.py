@@ -131,5 +131,5 @@ def _list_items(data: bytes, offset: int, size: int) -> Iterator[int]:
     start = _follow_offset(data, offset)
     count = _read_number("<I", data, start)
     if start + 4 + count * size > len(data):
-        raise ValueError(f"a list of {count} items")
+        raise ValueError(f"a list of {count} items is longer than the data")
     return iter(range(start + 4, start + 4 + count * size, size))

@@ -70,7 +70,7 @@ def write_fragments(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     ``InvalidRequest`` for values that the table cannot have; else whatever Spark raises comes through. What
     finished tasks have written is removed then, as far as it is known. A sweep finds the rest.
     """
-    heard = _FinishedFiles(df.sparkSession)
+    heard = _FilesOfFinishedTasks(df.sparkSession)
     task = tasks.make_write_task(
         target.dataset, target.fit.schema, target.mode, target.options, _encode_refusal(), heard.tell
     )
@@ -118,7 +118,7 @@ def _encode_refusal() -> str:
     return ERROR_MARK + encode_error(InvalidRequest("{}"), "").decode()
 
 
-class _FinishedFiles:
+class _FilesOfFinishedTasks:
     """The files of tasks that finished, whatever became of their job. Spark Connect has no way to tell."""
 
     def __init__(self, spark: SparkSession) -> None:

@@ -99,7 +99,7 @@ def _make_element_id_option(df: DataFrame, metadata: Metadata) -> dict[str, str]
     elements = [*element_ids(parse_schema(metadata.schema_string))] if has_nested_ids(metadata) else []
     if not elements:
         return {}
-    if not jar.is_loaded(df.sparkSession):
+    if not jar.has_protocol(df.sparkSession):
         raise UnsupportedFeature(
             "Spark does not write field ids for elements of arrays and maps, which the table needs for "
             "Iceberg, without Penstock's jar: write its rows without Spark (table.append, table.update, "

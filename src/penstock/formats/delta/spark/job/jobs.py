@@ -54,7 +54,7 @@ def write_rows(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutpu
 
 
 def _write_rows(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
-    if not jar.is_loaded(df.sparkSession):
+    if not jar.has_protocol(df.sparkSession):
         return job_without_jar.write_rows(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()
     settings = {
