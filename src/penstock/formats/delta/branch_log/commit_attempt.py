@@ -148,7 +148,7 @@ def is_ratified(
             if info is not None and info.transaction_id == attempt.proposal.transaction_id:
                 return True
     raise FormatRefused(
-        f"already has a version {version}: read the table again, and commit version {line.latest + 1}",
+        f"already has a version {version}, by another writer: the newest one is {line.latest}",
         expected=f"version {version - 1}",
         found=f"version {line.latest}",
         found_version=line.latest,

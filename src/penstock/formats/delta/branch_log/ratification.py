@@ -469,8 +469,8 @@ def read_declared(table: Table, declared: ObjectId) -> KnownDefinition:
     definition = _parse_declared(table.read(declared))
     if definition is None:
         raise InvalidLog(
-            f"the lake's record of the protocol and metadata of '{table.key}' is damaged; restore the lake "
-            "from a backup",
+            f"the lake's record of the protocol and metadata of '{table.key}' is damaged; restore the "
+            "lake's database from a backup",
             key=str(table.key),
         )
     return definition
