@@ -31,8 +31,8 @@ SOURCES = "jvm/src/main/java"
 RESOURCES = "../resources"  # beside the sources: files that go into the jar as they are
 RELEASE = "17"
 QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")  # the compiler runs for a second only
-OLDEST_SPARK = (4, 1)
-SPARK = "pyspark>=4.1,<4.4"  # as the extra `spark` in pyproject.toml
+OLDEST_SPARK = (4, 2)  # to compile against: the first with all classes; what is made also runs on the oldest
+SPARK = "pyspark>=4.2,<4.4"
 NOTE = "missing.txt"
 DIGEST = "Penstock-Sources"
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can tell
@@ -72,7 +72,7 @@ def refresh(sources: Path, jar: Path, lenient: bool, say: Any) -> None:
         reason = f"no javac {RELEASE} or newer in JAVA_HOME or on the PATH"
         remedy = f"install a JDK, {RELEASE} or newer, and then Penstock again"
     elif not (spark := find_spark()):
-        reason = "no Spark 4.1 or newer to compile against"
+        reason = "no Spark 4.2 or newer to compile against"
         remedy = "install PySpark, and then Penstock again"
     else:
         compile_jar(javac, spark, sources, jar, lenient)

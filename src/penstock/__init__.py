@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.lake.opener import open_lake as open  # noqa: A004 - `penstock.open` is the way in
     from penstock.lake.upgrade import upgrade_lake as upgrade
     from penstock.model.commits import Commit
-    from penstock.model.content import Namespace, Unknown
+    from penstock.model.content import Namespace, SqlView, Unknown
     from penstock.model.keys import Key
     from penstock.model.merges import KeyMerge, MergeMode
     from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
@@ -57,6 +57,7 @@ _HOMES = {
     "Namespace": "penstock.model.content",
     "Put": "penstock.model.operations",
     "Settings": "penstock.kernel.settings",
+    "SqlView": "penstock.model.content",
     "Udf": "penstock.model.nessie",
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
@@ -112,6 +113,7 @@ __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "DeltaTable",
     "LanceTable",
     "FilesTable",
+    "SqlView",
     "Udf",
     "Unknown",
     "Commit",

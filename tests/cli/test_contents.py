@@ -14,7 +14,7 @@ from penstock.cli.contents import SHORT_NAMES, parse_content_fields, parse_conte
 from penstock.errors import InvalidContent
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.model.content import AnyContent, Namespace, Unknown, load_content_types
+from penstock.model.content import AnyContent, Namespace, SqlView, Unknown, load_content_types
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.wire import json
 
@@ -27,6 +27,7 @@ CONTENTS: list[AnyContent] = [
     DeltaTable(location="/w/t", state=b"\x00\xff", metadata_location_history=("a", "b")),
     LanceTable(held=(b"\x01" * 32, b"\x02" * 32)),
     FilesTable(location="/w/f"),
+    SqlView(id=ID, sql_text="SELECT 'größe'", namespace=("a", "b"), settings={"x": "1"}, comment="c"),
     Unknown(id=ID, type_name="HUDI", payload=b"anything"),
     Unknown(type_name="", payload=b"\x92\x63\xc0"),
 ]

@@ -121,7 +121,7 @@ STATEMENTS = (
     "INSERT INTO lake.v.t (y) SELECT 6",
     "UPDATE lake.v.t SET x = DEFAULT WHERE x = 1",
     "SELECT x, y FROM lake.v.t ORDER BY x",
-    "CREATE VIEW lake.v.w AS SELECT 1",
+    "CREATE VIEW lake.v.w AS SELECT 1 AS one",
     "SHOW VIEWS IN lake.v",
     "DROP VIEW IF EXISTS lake.v.w",
     "CREATE TABLE lake.v.c (c STRING COLLATE UNICODE_CI)",

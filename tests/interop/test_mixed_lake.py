@@ -8,18 +8,29 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import DeltaTable, FilesTable, IcebergTable, IcebergView, Key, LanceTable, Namespace, Put
+from penstock import (
+    DeltaTable,
+    FilesTable,
+    IcebergTable,
+    IcebergView,
+    Key,
+    LanceTable,
+    Namespace,
+    Put,
+    SqlView,
+)
 from tests.interop.java_programs import java_program
 from tests.interop.nessie_program import installed_program
 from tests.interop.penstock_server import serving
 
-# Lance and files tables look like Delta tables: all of Nessie's clients know that type.
+# Lance and files tables and Spark's views look like Delta tables: all of Nessie's clients know that type.
 TYPES = {
     "formats": "NAMESPACE",
     "formats.delta": "DELTA_LAKE_TABLE",
     "formats.files": "DELTA_LAKE_TABLE",
     "formats.iceberg": "ICEBERG_TABLE",
     "formats.lance": "DELTA_LAKE_TABLE",
+    "formats.sql_view": "DELTA_LAKE_TABLE",
     "formats.view": "ICEBERG_VIEW",
 }
 
@@ -40,6 +51,7 @@ def mixed_lake_uri(tmp_path: Path) -> Iterator[str]:
             Put(Key("formats", "delta"), DeltaTable(location=f"{at}/delta")),
             Put(Key("formats", "lance"), LanceTable(location=f"{at}/lance")),
             Put(Key("formats", "files"), FilesTable(location=f"{at}/files")),
+            Put(Key("formats", "sql_view"), SqlView(sql_text="SELECT 1 AS one")),
         ],
         message="one of each",
     )

@@ -98,5 +98,10 @@ def test_sql_gives_the_same_on_the_oldest_and_on_the_newest(tmp_path: Path) -> N
     (oldest_version, results), (newest_version, others) = found["oldest"], found["newest"]
     assert oldest_version.startswith("4.1.")
     assert newest_version > oldest_version
-    assert [one for one, other in zip(results, others, strict=True) if one != other] == []
+    differing = [one for one, other in zip(results, others, strict=True) if one != other]
+    assert [statement for statement, _ in differing] == [
+        "CREATE VIEW lake.v.w AS SELECT 1 AS one",
+        "SHOW VIEWS IN lake.v",
+    ]
+    assert [result for _, result in differing] == ["AnalysisException", []]  # the oldest has no views
     assert [result for _, result in results if isinstance(result, str)] == REFUSED

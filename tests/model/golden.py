@@ -11,7 +11,7 @@ from penstock.kernel.description import HistoryRule, LakeDescription
 from penstock.kernel.grace_periods import GracePeriods
 from penstock.kernel.objects import Objects, split_value
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, Namespace, Unknown
+from penstock.model.content import AnyContent, Namespace, SqlView, Unknown
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.model.objects import (
@@ -55,6 +55,19 @@ CONTENTS: dict[str, AnyContent] = {
     ),
     "lance table": LanceTable(id=ID, location="s3://b/l", state=b"s", held=(ONE,)),
     "files table": FilesTable(id=ID, location="s3://b/f", state=b"s", held=(ONE,)),
+    "view": SqlView(
+        id=ID,
+        sql_text="SELECT 1",
+        dialect="spark",
+        columns="{}",
+        query_columns=("1",),
+        catalog="c",
+        namespace=("n",),
+        settings={"b": "2", "a": "1"},
+        schema_mode="COMPENSATION",
+        comment="ü",
+        properties={"p": "q"},
+    ),
     "unknown": Unknown(id=ID, type_name="PAIMON_TABLE", payload=b"\x01\x02", held=(ONE,)),
     "without id": IcebergTable(metadata_location=""),
 }

@@ -22,6 +22,7 @@ from penstock.model.content import (
     AnyContent,
     Content,
     Namespace,
+    SqlView,
     Unknown,
     decode_content,
     encode_checked_content,
@@ -61,6 +62,15 @@ contents: st.SearchStrategy[AnyContent] = st.one_of(
         last_checkpoint=words,
         **managed,
     ),
+    st.builds(
+        SqlView,
+        id=identities,
+        sql_text=words,
+        columns=words,
+        namespace=st.lists(words, max_size=3).map(tuple),
+        settings=st.dictionaries(words, words, max_size=4),
+        properties=st.dictionaries(words, words, max_size=4),
+    ),
     st.builds(LanceTable, id=identities, **managed),
     st.builds(FilesTable, id=identities, **managed),
     st.builds(
@@ -94,6 +104,7 @@ def test_every_type_has_a_name_and_a_round_trip() -> None:
         DeltaTable(),
         LanceTable(),
         FilesTable(),
+        SqlView(sql_text="SELECT 1"),
         Unknown(type_name="PAIMON_TABLE"),
     ]
     assert {type(sample) for sample in samples} == set(load_content_types().values())

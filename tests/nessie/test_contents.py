@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.model.content import AnyContent, Namespace, Unknown
+from penstock.model.content import AnyContent, Namespace, SqlView, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.server.nessie import json_types
@@ -69,6 +69,7 @@ managed: st.SearchStrategy[AnyContent] = st.one_of(
     st.builds(FilesTable, id=st.uuids(), location=texts, state=st.binary(max_size=8)),
     st.builds(DeltaTable, id=st.uuids(), location=texts, state=st.binary(max_size=8)),
     st.builds(Unknown, id=st.uuids(), type_name=st.just("NEW"), payload=st.binary(max_size=8)),
+    st.builds(SqlView, id=st.uuids(), sql_text=texts, columns=texts, namespace=locations),
 )
 
 

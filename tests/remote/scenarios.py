@@ -32,7 +32,7 @@ from penstock.formats.lance.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import GetTransaction, NoteReads
-from penstock.model.content import AnyContent, Unknown, load_content_types
+from penstock.model.content import AnyContent, SqlView, Unknown, load_content_types
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
@@ -49,6 +49,7 @@ CONTENTS: dict[str, AnyContent] = {
     "all.delta": DeltaTable(metadata_location_history=("s3://b/d/1",), last_checkpoint="s3://b/d/c"),
     "all.lance": LanceTable(),
     "all.files": FilesTable(),
+    "all.sql_view": SqlView(sql_text="select 'ü'", columns="{}", namespace=("all",), settings={"x": "1"}),
     "all.unknown": Unknown(type_name="MYSTERY", payload=bytes(range(256))),
 }
 

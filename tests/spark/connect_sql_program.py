@@ -21,7 +21,7 @@ def main(jar: str, url: str, python: str = "") -> None:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": JVM,
-        "spark.sql.catalog.lake": "io.penstock.spark.PenstockCatalog",
+        "spark.sql.catalog.lake": "io.penstock.spark.PenstockRelationCatalog",
         "spark.sql.catalog.lake.lake": url,
         **({"spark.sql.catalog.lake.python": python} if python else {}),
     }

@@ -36,6 +36,9 @@ STATEMENTS: Final = (
     "ALTER TABLE lake.s.made ADD COLUMNS (more STRING)",
     "TRUNCATE TABLE lake.s.made",
     "DROP TABLE lake.s.made",
+    "CREATE VIEW lake.s.seen AS SELECT id FROM lake.s.t",
+    "ALTER VIEW lake.s.seen AS SELECT id + 1 AS id FROM lake.s.t",
+    "DROP VIEW lake.s.seen",
 )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock.lake.lake import Lake
+from penstock.model.content import SqlView
 from tests.spark.killed_sql_program import STATEMENTS
 
 pytestmark = pytest.mark.timeout(900)
@@ -36,8 +37,11 @@ STATES: Final[list[tuple[list[Any], list[Any] | None]]] = [
     ([T6[0], T6[1], (5, None, None), T6[2]], [(1, None), (6, None)]),
     ([T6[0], T6[1], (5, None, None), T6[2]], []),
     ([T6[0], T6[1], (5, None, None), T6[2]], None),
+    *[([T6[0], T6[1], (5, None, None), T6[2]], None)] * 3,
 ]
 """The rows of the two tables before each statement, and after the last one."""
+VIEWS: Final = {14: "SELECT id FROM lake.s.t", 15: "SELECT id + 1 AS id FROM lake.s.t"}
+"""The text of the view, where there is one."""
 
 POINTS: Final = [
     ("table", 0, "before", 0),
@@ -66,6 +70,11 @@ POINTS: Final = [
     ("truncate", 0, "after", 11),
     ("drop", 0, "before", 12),
     ("drop", 0, "after", 12),
+    ("write_view", 0, "before", 13),
+    ("write_view", 0, "after", 13),
+    ("write_view", 1, "before", 14),
+    ("write_view", 1, "after", 14),
+    ("drop", 1, "after", 15),
 ]
 """The step, which call of it, when; and the statement that it is of."""
 TRIED: Final = (("merge", 0, "inside", 5), ("call", 1, "after", 9))
@@ -110,6 +119,9 @@ def test_a_killed_driver_leaves_a_statement_done_or_not(
     is_done = moment == "after" and step != "widen"
     with penstock.open(url) as lake:
         assert (rows(lake, "s.t"), rows(lake, "s.made")) == STATES[statement + is_done]
+        view = lake.at("main").get("s.seen")
+        text = view.sql_text if isinstance(view, SqlView) else None
+        assert text == VIEWS.get(statement + is_done)
         assert lake.fsck().damages == ()
         # Whatever was open can be ended by anybody, and others go on.
         is_open = 6 < statement + is_done < 10

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import EraseRefused, InvalidRequest, KeyNotFound
 from penstock.lake.lake import Lake
-from penstock.spark.settings import CATALOG, CATALOG_CLASS
+from penstock.spark.settings import CATALOG, find_catalog_class
 from tests.remote.serving import serving
 from tests.spark.sql_session import ids, refusal, run
 from tests.transactions.pipelines import rows
@@ -76,7 +76,7 @@ def test_what_nothing_needs_is_counted_and_removed(lake: Lake, spark: SparkSessi
     lake.table("s.f").write(rows(1), format="parquet")
     lake.table("s.t").delete("id = 2")
     with serving(lake.catalogue) as server:
-        for setting, value in {"": CATALOG_CLASS, ".lake": server.url}.items():
+        for setting, value in {"": find_catalog_class(), ".lake": server.url}.items():
             spark.conf.set(f"{CATALOG}served{setting}", value)
         system = "served.system" if is_served else "lake.system"
         (answer,) = call(spark, f"{system}.vacuum(table => 's.t', dry_run => true)")

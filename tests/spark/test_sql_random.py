@@ -1,7 +1,7 @@
 """Random programs of SQL statements, by two sessions, against a model that is nothing but rows in memory.
 
-Branches, time travel, and transactions of both sessions, which may be in conflict. After every statement all
-tables of all branches, of a transaction and of a commit of the past are what the model says.
+Branches, views, time travel, and transactions of both sessions, which may be in conflict. After every
+statement all tables of all branches, of a transaction and of a commit of the past are what the model says.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from penstock.errors import CommitConflict
 from penstock.lake.lake import Lake
+from penstock.spark.settings import RELATION_CATALOG, find_catalog_class
 from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import run
 
@@ -39,8 +40,29 @@ class Rows(NamedTuple):
     ids: Counter[int]
 
 
-State: TypeAlias = dict[str, Rows]
-"""The tables of a branch, which is never changed in place."""
+class Seen(NamedTuple):
+    """A view of a table: its ids that leave a rest of a division by four."""
+
+    write: int
+    key: str
+    rest: int
+
+    @property
+    def text(self) -> str:
+        """A query that no other view has."""
+        return f"SELECT id FROM lake.s.{self.key} WHERE id % 4 = {self.rest} AND id <> -{self.write + 1}"
+
+    def of(self, state: State) -> Counter[int] | None:
+        """What is to be seen at a state; ``None`` where the table is not there."""
+        table = state.get(self.key)
+        if not isinstance(table, Rows):
+            return None
+        return Counter({number: times for number, times in table.ids.items() if number % 4 == self.rest})
+
+
+State: TypeAlias = dict[str, Rows | Seen]
+"""The tables and views of a branch, which is never changed in place."""
+VIEW: Final = "w"
 
 
 class Session:
@@ -83,6 +105,7 @@ class Program:
             (3, self.merge),
             (1, self.drop_or_create),
             (2, self.fail),
+            (3 if find_catalog_class() == RELATION_CATALOG else 0, self.see),
             (3, self.create_or_merge_branch),
             (2, self.use),
             (4, self.begin_or_end),
@@ -113,12 +136,16 @@ class Program:
     def change(self, statement: str, key: str, ids: Counter[int] | None) -> None:
         """Run a statement that makes a table what is given; ``None`` drops it."""
         run(self.session.spark, statement)
-        if statement.startswith(("DELETE", "UPDATE", "MERGE")) and ids == self.state[key].ids:
+        if statement.startswith(("DELETE", "UPDATE", "MERGE")) and ids == self.ids_of(key):
             return  # there was nothing to do
         self.put({key: None if ids is None else Rows(next(self.writes), +ids)})
 
-    def put(self, changed: dict[str, Rows | None]) -> None:
-        merged: dict[str, Rows | None] = {**self.state, **changed}
+    def ids_of(self, key: str) -> Counter[int]:
+        """The ids of a table as the session sees it."""
+        return find_ids(self.state, key)
+
+    def put(self, changed: dict[str, Rows | Seen | None]) -> None:
+        merged: dict[str, Rows | Seen | None] = {**self.state, **changed}
         state = {key: rows for key, rows in merged.items() if rows is not None}
         if self.session.base is None:
             self.branches[self.session.branch] = state
@@ -138,16 +165,17 @@ class Program:
     def insert(self) -> None:
         if key := self.pick():
             new = self.some()
-            self.change(f"INSERT INTO lake.s.{key} {self.values(new)}", key, self.state[key].ids + new)
+            self.change(f"INSERT INTO lake.s.{key} {self.values(new)}", key, self.ids_of(key) + new)
 
     def insert_from_the_past(self) -> None:
         """Rows that a table had at some commit, whatever it is now."""
         commit = self.random.choice(list(self.past))
         key, other = self.pick(), self.random.choice(list(KEYS))
-        if key and other in self.past[commit] and self.state[key].ids.total() < ROWS_MAX:
+        if key and other in self.past[commit] and self.ids_of(key).total() < ROWS_MAX:
             query = f"SELECT id FROM lake.s.{other} VERSION AS OF '{commit}' WHERE id < 25"
-            old = Counter({number: n for number, n in self.past[commit][other].ids.items() if number < 25})
-            self.change(f"INSERT INTO lake.s.{key} {query}", key, self.state[key].ids + old)
+            past_ids = find_ids(self.past[commit], other)
+            old = Counter({number: n for number, n in past_ids.items() if number < 25})
+            self.change(f"INSERT INTO lake.s.{key} {query}", key, self.ids_of(key) + old)
 
     def overwrite(self) -> None:
         if key := self.pick():
@@ -157,21 +185,21 @@ class Program:
     def delete(self) -> None:
         if key := self.pick("dv"):
             part = self.random.randrange(4)
-            left = Counter({number: n for number, n in self.state[key].ids.items() if number % 4 != part})
+            left = Counter({number: n for number, n in self.ids_of(key).items() if number % 4 != part})
             self.change(f"DELETE FROM lake.s.{key} WHERE id % 4 = {part}", key, left)
 
     def update(self) -> None:
         if key := self.pick("dv"):
             part = self.random.randrange(4)
             changed: Counter[int] = Counter()
-            for number, times in self.state[key].ids.items():
+            for number, times in self.ids_of(key).items():
                 changed[number + 1 if number % 4 == part else number] += times
             self.change(f"UPDATE lake.s.{key} SET id = id + 1 WHERE id % 4 = {part}", key, changed)
 
     def merge(self) -> None:
         if key := self.pick("dv"):
             source = Counter(self.random.sample(range(50), 3))
-            ids = self.state[key].ids
+            ids = self.ids_of(key)
             gone = {number for number in source if number in ids and number % 2}
             made = Counter({n: times for n, times in ids.items() if n not in gone})
             made += Counter(number for number in source if number not in ids)
@@ -190,6 +218,29 @@ class Program:
             query = f"SELECT CAST(col1 AS BIGINT) AS id FROM {self.values(new)}"
             self.change(f"CREATE TABLE lake.s.{key} {KEYS[key]} AS {query}", key, new)
 
+    def see(self) -> None:
+        """A statement about the view, or rows that come from it."""
+        there = self.state.get(VIEW)
+        view = Seen(next(self.writes), self.random.choice(list(KEYS)), self.random.randrange(4))
+        how = self.random.randrange(4) if there is not None else 0
+        if how == 0 and view.key in self.state:
+            run(self.session.spark, f"CREATE OR REPLACE VIEW lake.s.{VIEW} AS {view.text}")
+            self.put({VIEW: view})
+        elif how == 1 and view.key in self.state:
+            run(self.session.spark, f"ALTER VIEW lake.s.{VIEW} AS {view.text}")
+            self.put({VIEW: view})
+        elif how == 2:
+            run(self.session.spark, f"DROP VIEW lake.s.{VIEW}")
+            self.put({VIEW: None})
+        elif (
+            isinstance(there, Seen)
+            and (seen := there.of(self.state)) is not None
+            and (key := self.pick("dv"))
+        ):
+            query = f"INSERT INTO lake.s.{key} SELECT * FROM lake.s.{VIEW} LIMIT {seen.total()}"
+            if seen and self.ids_of(key).total() < ROWS_MAX:
+                self.change(query, key, self.ids_of(key) + seen)
+
     def fail(self) -> None:
         key = self.pick()
         statement = self.random.choice(
@@ -202,7 +253,7 @@ class Program:
                 "USE REFERENCE absent IN lake",
             ]
         )
-        has_rows = key is not None and self.state[key].ids.total() > 0
+        has_rows = key is not None and self.ids_of(key).total() > 0
         if key is None or ("UPDATE" in statement and not (key in "dv" and has_rows)):
             return
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, nothing is changed
@@ -277,14 +328,16 @@ class Program:
             return problem
         return None
 
-    def _united(self, base: Rows | None, own: Rows | None, theirs: Rows | None) -> Rows | None:
+    def _united(
+        self, base: Rows | Seen | None, own: Rows | Seen | None, theirs: Rows | Seen | None
+    ) -> Rows | Seen | None:
         if theirs == base:
             return own
         if own is None and theirs is None:
             return None
-        assert base is not None, "both created it"
-        assert own is not None, "it was dropped, and changed by others"
-        assert theirs is not None, "others dropped it"
+        assert isinstance(base, Rows), "both created it, or changed a view"
+        assert isinstance(own, Rows), "it was dropped, and changed by others"
+        assert isinstance(theirs, Rows), "others dropped it"
         united = Counter(theirs.ids)
         united.update(own.ids)
         united.subtract(base.ids)
@@ -312,24 +365,41 @@ class Program:
             table = self.lake.at(revision).table(f"s.{key}")
             assert table.exists == (key in state), (key, revision)
             if key in state:
-                assert Counter(table.to_arrow()["id"].to_pylist()) == state[key].ids, (key, revision)
+                assert Counter(table.to_arrow()["id"].to_pylist()) == find_ids(state, key), (key, revision)
+        view = self.lake.at(revision).get(f"s.{VIEW}")
+        assert (view is not None) == (VIEW in state), revision
 
     def by_sql(self, session: Session) -> None:
         """What a session sees of a table by its name, at another branch, and at a commit."""
         self.session = session
         if key := self.pick():
-            self.same(session, f"lake.s.{key}", self.state[key])
+            self.same(session, f"lake.s.{key}", self.ids_of(key))
         branch = self.random.choice(list(self.branches))
         commit = self.random.choice(list(self.past))
         key = self.random.choice(list(KEYS))
         if key in self.branches[branch]:
-            self.same(session, f"lake.s.`{key}@{branch}`", self.branches[branch][key])
+            self.same(session, f"lake.s.`{key}@{branch}`", find_ids(self.branches[branch], key))
         if key in self.past[commit]:
-            self.same(session, f"lake.s.{key} VERSION AS OF '{commit}'", self.past[commit][key])
+            self.same(session, f"lake.s.{key} VERSION AS OF '{commit}'", find_ids(self.past[commit], key))
+        for name, state in (
+            (f"lake.s.{VIEW}", self.state),
+            (f"lake.s.`{VIEW}@{branch}`", self.branches[branch]),
+            (f"lake.s.{VIEW} VERSION AS OF '{commit}'", self.past[commit]),
+        ):
+            view = state.get(VIEW)
+            if isinstance(view, Seen) and (seen := view.of(state)) is not None:
+                self.same(session, name, seen)
 
-    def same(self, session: Session, name: str, rows: Rows) -> None:
+    def same(self, session: Session, name: str, ids: Counter[int]) -> None:
         found: list[Any] = run(session.spark, f"SELECT id FROM {name}")
-        assert Counter(row[0] for row in found) == rows.ids, name
+        assert Counter(row[0] for row in found) == ids, name
+
+
+def find_ids(state: State, key: str) -> Counter[int]:
+    """The ids of a table at a state."""
+    rows = state[key]
+    assert isinstance(rows, Rows)
+    return rows.ids
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from penstock.lake.sql_catalog import steps
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.server.access import TokenGate, gate
 from penstock.server.native import PREFIX
-from penstock.spark.settings import CATALOG, CATALOG_CLASS
+from penstock.spark.settings import CATALOG, find_catalog_class
 from tests.calls.gateway import Gateway, cut_off, lost
 from tests.formats.delta.rows import inline_vector, vector_data
 from tests.remote.serving import serving
@@ -48,7 +48,7 @@ def served(spark: SparkSession, lake: Lake) -> Iterator[SparkSession]:
 
 
 def connect(spark: SparkSession, name: str, url: str, token: str = "") -> None:
-    for setting, value in {"": CATALOG_CLASS, ".lake": url, ".token": token}.items():
+    for setting, value in {"": find_catalog_class(), ".lake": url, ".token": token}.items():
         spark.conf.set(CATALOG + name + setting, value)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.spark import attached, jar
-from penstock.spark.settings import CATALOG, CATALOG_CLASS, PROTOCOLS
+from penstock.spark.settings import CATALOG, PROTOCOLS, find_catalog_class
 from tests.interop.penstock_server import serving
 from tests.spark.starting import QUICK_JVM
 from tests.transactions.pipelines import ids, rows
@@ -51,7 +51,7 @@ def settings(place: Path) -> Iterator[dict[str, str]]:
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.sql.warehouse.dir": str(place.parent / "warehouse"),
             **PROTOCOLS,
-            f"{CATALOG}lake": CATALOG_CLASS,
+            f"{CATALOG}lake": find_catalog_class(),
             f"{CATALOG}lake.lake": server.uri,
             f"{CATALOG}lake.token": token,
         }

@@ -14,7 +14,7 @@ from penstock.formats.registry import (
     load_other_formats,
     load_part,
 )
-from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
+from penstock.model.content import AnyContent, ManagedTable, Namespace, SqlView, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable, IcebergView
 
@@ -74,6 +74,8 @@ def suggest_use(key: Key, content: AnyContent) -> str:
     """What to do instead of reading a content's rows: the next line of the message that refuses it."""
     if isinstance(content, Namespace):
         return f"\n  Name a table in it: lake.tables('{key}') or 'penstock tables {key}' lists them."
+    if isinstance(content, SqlView):
+        return "\n  Spark reads it by its name in the catalog of the lake; other engines do not."
     if isinstance(content, IcebergTable | IcebergView):
         return "\n  Iceberg engines read it through the lake's server, as the catalogue of type 'nessie'."
     return ""

@@ -67,6 +67,35 @@ class Namespace(Content, frozen=True, kw_only=True, tag=4):
         return (location,) if location else ()
 
 
+class SqlView(Content, frozen=True, kw_only=True, tag=8):
+    """A view of an SQL engine: a query that has a name, without rows and files of its own.
+
+    It has all that its engine needs to read the text later as it did when the view was made. ``dialect``
+    names the engine; others cannot be expected to read it.
+    """
+
+    content_type = "SQL_VIEW"
+    noun = "a view"
+
+    sql_text: str
+    """The query."""
+    dialect: str = "spark"
+    columns: str = ""
+    """Its columns with their comments, as the engine writes them: of Spark's views in JSON."""
+    query_columns: tuple[str, ...] = ()
+    """What the query calls them; empty if the columns of a view follow those of its query."""
+    catalog: str = ""
+    """The catalog that names without one are looked up in; empty for the lake itself."""
+    namespace: tuple[str, ...] = ()
+    """The namespace that names without one are looked up in."""
+    settings: dict[str, str] = {}
+    """Of the session that made the view, as far as the meaning of a text depends on them."""
+    schema_mode: str = ""
+    """What the engine does when columns below the view have changed, in its own words."""
+    comment: str = ""
+    properties: dict[str, str] = {}
+
+
 class ManagedTable(Content, frozen=True, kw_only=True):
     """A table whose changes Penstock itself decides: its format reads and writes ``state``.
 
@@ -120,7 +149,7 @@ def load_content_types() -> Mapping[str, type[Content]]:
     """Every type that has a number of its own, by its name. Contents of other types are stored as
     ``Unknown``, with the name of their type."""
     format_types = [kind for source in SOURCES for kind in import_module(source).list_content_types()]
-    return {kind.content_type: kind for kind in (Namespace, *format_types, Unknown)}
+    return {kind.content_type: kind for kind in (Namespace, *format_types, SqlView, Unknown)}
 
 
 def encode_type(kind: type[Content]) -> bytes:

@@ -26,13 +26,13 @@ from penstock.wire.errors import ERROR_MARK, encode_error
 
 PATH: Final = "/spark-catalog/"
 _SUMMARIES: Final = {
-    "tables": "List the tables of a namespace",
+    "tables": "List the tables and views of a namespace",
     "namespaces": "List the namespaces in a namespace",
     "namespace": "Get the properties of a namespace",
     "create_namespace": "Create a namespace",
     "alter_namespace": "Set properties of a namespace",
     "drop_namespace": "Drop a namespace",
-    "table": "Describe a table",
+    "table": "Describe a table or a view",
     "plan": "List the files of a table that a query reads",
     "skip_files": "List the files of a table that the filters of a query leave out",
     "create": "Create a table without rows",
@@ -40,8 +40,9 @@ _SUMMARIES: Final = {
     "commit_rows": "Commit the files with rows that Spark has written",
     "alter": "Change columns or properties of a table",
     "truncate": "Remove all rows of a table",
-    "drop": "Drop a table",
-    "rename": "Rename a table",
+    "drop": "Drop a table or a view",
+    "rename": "Rename a table or a view",
+    "write_view": "Create or replace a view",
     "procedure": "Describe the parameters and columns of a procedure",
     "procedures": "List the procedures",
     "call": "Call a procedure",

@@ -31,7 +31,11 @@ REF: Final = "spark.penstock.ref"
 CATALOG: Final = "spark.sql.catalog."
 """How the setting begins that makes a name of SQL's stand for a catalog."""
 CATALOG_NAME: Final = "lake"
-CATALOG_CLASS: Final = "io.penstock.spark.PenstockCatalog"
+TABLE_CATALOG: Final = "io.penstock.spark.PenstockCatalog"
+"""A catalog with tables, in every Spark."""
+RELATION_CATALOG: Final = "io.penstock.spark.PenstockRelationCatalog"
+"""The same with views, in a Spark that lets catalogs have them."""
+_FIRST_WITH_VIEWS: Final = (4, 2)
 OF_LAKES: Final = (LAKE, LAKE_ID, TABLES, REF, CATALOG + CATALOG_NAME)
 """What sessions that are made of another one are told."""
 SESSION_LAKE: Final = "sessionlake"
@@ -58,9 +62,17 @@ _DRIVER_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _LOG_FILE: Final = "log4j2.configurationFile"
 
 
+def find_catalog_class() -> str:
+    """The class that makes a name of SQL's stand for a lake, in the Spark of this Python."""
+    import pyspark
+
+    numbers = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
+    return RELATION_CATALOG if numbers >= _FIRST_WITH_VIEWS else TABLE_CATALOG
+
+
 def of_writes(given: Mapping[str, str], has_classes: bool) -> dict[str, str]:
     """What a session's writes need beyond what is given; our protocols only where the classes are."""
-    of_jar = {**PROTOCOLS, CATALOG + CATALOG_NAME: CATALOG_CLASS}
+    of_jar = {**PROTOCOLS, CATALOG + CATALOG_NAME: find_catalog_class()}
     write_settings = WRITES | (of_jar if has_classes else {})
     return {name: value for name, value in write_settings.items() if name not in given}
 

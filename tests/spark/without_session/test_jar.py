@@ -204,7 +204,7 @@ def wanted_by(project: Path) -> list[str]:
 def test_spark_is_fetched_for_a_build_that_lacks_nothing_else(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert wanted_by(bare) == ["pyspark>=4.1,<4.4"]
+    assert wanted_by(bare) == ["pyspark>=4.2,<4.4"]
     with monkeypatch.context() as changed:
         changed.setenv("PENSTOCK_WITHOUT_JAR", "1")
         assert wanted_by(bare) == []
@@ -226,7 +226,7 @@ def test_the_spark_of_the_environment_built_for_is_found_from_an_isolated_build(
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     spark = tmp_path / place / "lib" / version / "site-packages" / "pyspark" / "jars"
     spark.mkdir(parents=True)
-    (spark / "spark-sql_2.13-4.1.0.jar").touch()
+    (spark / "spark-sql_2.13-4.2.0.jar").touch()
     assert hatch_build.find_spark() == spark
     assert wanted_by(bare) == []
 

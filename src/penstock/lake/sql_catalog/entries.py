@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import CommitConflict, InvalidRequest
 from penstock.lake.sql_catalog.requests import CatalogRequest
-from penstock.model.content import AnyContent, Namespace
+from penstock.model.content import AnyContent, Namespace, SqlView
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 
@@ -18,17 +18,15 @@ Answer: TypeAlias = dict[str, Any]
 
 
 def list_tables(lake: Lake, request: CatalogRequest) -> Answer:
-    """The names of the tables right in a namespace."""
+    """The names of the tables and of the views right in a namespace."""
     contents = dict(_list_entries(lake, request))
     if request.names and not contents:
         return {"is_absent": True}
     depth = len(request.names) + 1
+    inside = {key.elements[-1]: content for key, content in contents.items() if len(key.elements) == depth}
     return {
-        "tables": [
-            key.elements[-1]
-            for key, content in contents.items()
-            if _is_table(content) and len(key.elements) == depth
-        ]
+        "tables": [name for name, content in inside.items() if _is_table(content)],
+        "views": [name for name, content in inside.items() if isinstance(content, SqlView)],
     }
 
 
@@ -41,7 +39,8 @@ def list_namespaces(lake: Lake, request: CatalogRequest) -> Answer:
     names = {
         key.elements[depth]
         for key, content in contents.items()
-        if len(key.elements) > depth + 1 or (len(key.elements) == depth + 1 and not _is_table(content))
+        if len(key.elements) > depth + 1
+        or (len(key.elements) == depth + 1 and isinstance(content, Namespace))
     }
     return {"namespaces": sorted(names)}
 
@@ -93,16 +92,16 @@ def drop_namespace(lake: Lake, request: CatalogRequest) -> Answer:
 
 
 def drop_table(lake: Lake, request: CatalogRequest) -> Answer:
-    """Drop a table. Its rows stay reachable by earlier revisions."""
+    """Drop a table or a view. Its rows stay reachable by earlier revisions."""
     key, branch = request.written_key
-    if not _is_table(lake.at(branch).get(key)):
+    if not _is_wanted(lake.at(branch).get(key), request):
         return {"is_done": False}
     lake.branch(branch).drop(key)
     return {"is_done": True}
 
 
 def rename_table(lake: Lake, request: CatalogRequest) -> Answer:
-    """Give a table another name. It stays the same table, and so does its place in storage."""
+    """Give a table or a view another name. It stays the same, and so does its place in storage."""
     key, branch = request.written_key
     new = Key(*request.to)
     if request.to[:1] == (request.catalog,) and len(request.to) > 1:
@@ -110,7 +109,7 @@ def rename_table(lake: Lake, request: CatalogRequest) -> Answer:
     snapshot = lake.at(branch)
     contents = snapshot.get_many([key, new])
     content = contents.get(key)
-    if content is None or not _is_table(content):
+    if content is None or not _is_wanted(content, request):
         return {"is_absent": True}
     if new in contents:
         return {"is_there": True}
@@ -136,5 +135,10 @@ def _list_entries(lake: Lake, request: CatalogRequest) -> Iterator[tuple[Key, An
     return snapshot.entries(Key(*request.names) if request.names else None)
 
 
+def _is_wanted(content: AnyContent | None, request: CatalogRequest) -> bool:
+    """Whether an entry is what a statement is about."""
+    return isinstance(content, SqlView) if request.is_view else _is_table(content)
+
+
 def _is_table(content: AnyContent | None) -> bool:
-    return content is not None and not isinstance(content, Namespace)
+    return content is not None and not isinstance(content, Namespace | SqlView)

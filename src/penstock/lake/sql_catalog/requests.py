@@ -38,6 +38,25 @@ class TableAtRevision(msgspec.Struct, frozen=True):
     """That it is looked up at; empty for the default branch."""
 
 
+class ViewDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A view, as an engine makes it and expands it."""
+
+    text: str
+    columns: str
+    """With their comments, as Spark writes them in JSON."""
+    query_columns: tuple[str, ...] = ()
+    """What the query calls them; empty if the columns follow those of the query."""
+    catalog: str = ""
+    """The catalog that names without one are looked up in, …"""
+    namespace: tuple[str, ...] = ()
+    """… and the namespace."""
+    settings: dict[str, str] = {}
+    """Of the session that made the view."""
+    schema_mode: str = ""
+    base: str = ""
+    """The commit at which the engine read the view that it changes; empty if it read none."""
+
+
 class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A table at one commit. It comes back with every later question of the same statement."""
 
@@ -64,6 +83,8 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The expressions of columns that have a default."""
     computed: tuple[str, ...] = ()
     """The columns that the table gives values to by itself: generated and identity columns."""
+    view: ViewDefinition | None = None
+    """What it is instead of a table."""
 
 
 class StatementRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +174,9 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     cascade: bool = False
     must_exist: bool = False
     """Whether a table that is not there is an error, rather than part of the answer."""
+    is_view: bool = False
+    """Whether a statement is about a view and no table."""
+    view: ViewDefinition | None = None
     changes: tuple[StatementChange, ...] = ()
     procedure: str = ""
     arguments: dict[str, str | int | bool | tuple[str, ...] | None] = {}

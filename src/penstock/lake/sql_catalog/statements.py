@@ -28,6 +28,7 @@ _DONE: Final[dict[str, dict[str, Any]]] = {
     "drop": {"is_done": True},
     "drop_namespace": {"is_done": True},
     "rename": {},
+    "write_view": {},
     "truncate": {},
 }
 """What statements are answered that have landed, each by one commit of a branch."""

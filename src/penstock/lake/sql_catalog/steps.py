@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from penstock.lake.sql_catalog import entries, tables, writes
+from penstock.lake.sql_catalog import entries, tables, views, writes
 from penstock.lake.sql_catalog.procedure import CALL, MAINTAIN
 from penstock.lake.sql_catalog.procedures import call_procedure, describe_procedure, list_procedures
 from penstock.lake.sql_catalog.requests import CatalogRequest
@@ -27,6 +27,7 @@ BY_NAME: Final[dict[str, Step]] = {
     "drop_namespace": entries.drop_namespace,
     "drop": entries.drop_table,
     "rename": entries.rename_table,
+    "write_view": views.write_view,
     "skip_files": tables.skip_files,
     "procedure": lambda _, request: describe_procedure(request.procedure),
     "procedures": lambda _, __: {"procedures": list_procedures()},
@@ -50,5 +51,5 @@ READS: Final = frozenset(
     {"tables", "namespaces", "namespace", "procedure", "procedures", "table", "plan", "skip_files", WRITE}
 )
 """Those of them that change nothing."""
-CREATIONS: Final = frozenset({"create", "create_namespace", WRITE})
+CREATIONS: Final = frozenset({"create", "create_namespace", "write_view", WRITE})
 """Those for which a lake is made where there is none yet."""

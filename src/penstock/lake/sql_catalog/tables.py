@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, TableExists
+from penstock.errors import (
+    CommitConflict,
+    InvalidRequest,
+    KeyNotFound,
+    LakeNotFound,
+    NotManaged,
+    TableExists,
+)
 from penstock.lake.scan_files import SkippedFiles, TableScan
 from penstock.lake.sql_catalog.entries import check_properties
 from penstock.lake.sql_catalog.formats import (
@@ -26,14 +33,16 @@ from penstock.lake.sql_catalog.requests import (
     find_table,
     open_table_at_facts,
 )
+from penstock.lake.sql_catalog.views import describe_view, find_view, is_view
+from penstock.model.content import SqlView
+from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
-    from penstock.model.keys import Key
 
-Describe: TypeAlias = Callable[["Table", int | None], TableDescription]
-"""Describes a table at a version; ``KeyNotFound`` if there is none."""
+Describe: TypeAlias = Callable[["Table", int | None], TableDescription | SqlView]
+"""Describes a table at a version, or has the view of that name; ``KeyNotFound`` if there is none."""
 
 _CLUSTERING: Final = "cluster_by("
 _TYPES: Final = ("type", "elementType", "keyType", "valueType")
@@ -70,6 +79,8 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
         if request.must_exist:
             raise lake.key_not_found(named.table.key, named.pin_name or lake.default_branch) from None
         return TableFacts(is_absent=True)
+    if isinstance(described, SqlView):
+        return _describe_view(facts, described, request)
     properties = {
         **described.properties,
         "provider": described.provider,
@@ -84,6 +95,19 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
         properties=properties,
         defaults=described.defaults,
         computed=described.computed,
+    )
+
+
+def _describe_view(facts: TableFacts, view: SqlView, request: CatalogRequest) -> TableFacts:
+    key = Key(*facts.key)
+    if facts.version is not None:
+        raise InvalidRequest(
+            f"'{key}' is a view, which has no versions of its own: name a branch, a tag, a commit or a time"
+        )
+    return replace(
+        facts,
+        properties={**view.properties, **({"comment": view.comment} if view.comment else {})},
+        view=describe_view(key, view, request),
     )
 
 
@@ -113,11 +137,18 @@ def find_replaced(lake: Lake, request: CatalogRequest) -> bool:
     """Whether there is a table that a statement replaces. ``KeyNotFound`` if there has to be one."""
     key, branch = request.written_key
     exists = lake.table(key, branch).outside_read_set.exists
+    if exists and is_view(lake, key, branch):
+        raise TableExists(f"'{key}' is a view, which no table can replace: DROP VIEW first", key=str(key))
     if not exists and not request.create:
         raise KeyNotFound(
             f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
         )
     return exists
+
+
+def is_taken(lake: Lake, table: EmptyTable, problem: TableExists | CommitConflict) -> bool:
+    """Whether a table cannot be created because its name is that of another table, or of a view."""
+    return isinstance(problem, TableExists) or is_view(lake, table.key, table.branch)
 
 
 def check_column_values(table: EmptyTable, *, is_default: bool) -> None:
@@ -240,9 +271,17 @@ def skip_files(lake: Lake, request: CatalogRequest) -> SkippedFiles:
 
 def describe_files(lake: Lake, request: CatalogRequest) -> TableFacts:
     """A table for an engine that reads its files by itself."""
-    return describe_table(
-        lake, request, lambda table, version: find_sql_format(table).describe_table(table, version)
-    )
+
+    def describe(table: Table, version: int | None) -> TableDescription | SqlView:
+        try:
+            sql_format = find_sql_format(table)
+        except NotManaged:
+            if (view := find_view(table)) is not None:
+                return view
+            raise
+        return sql_format.describe_table(table, version)
+
+    return describe_table(lake, request, describe)
 
 
 def scan_table(lake: Lake, request: CatalogRequest) -> TableScan:
@@ -260,8 +299,10 @@ def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
         raise make_needs_python_error(f"'{table.key}' exists, and cannot be replaced by another table")
     try:
         plan = sql_format.create_table(lake, table)
-    except TableExists:
-        return {"is_there": True}
+    except (TableExists, CommitConflict) as problem:
+        if is_taken(lake, table, problem):
+            return {"is_there": True}
+        raise
     return {} if plan is None else {"write": plan}
 
 

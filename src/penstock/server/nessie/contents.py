@@ -1,10 +1,10 @@
 """Contents: Nessie's types and Penstock's, one as the other.
 
-Tables that Penstock manages (Lance, files), and contents of types that it does not know, look like a Delta
-table to Nessie's clients: all of them read that type, and no engine takes such a table for one that it could
-read. Where a Delta table has its checkpoint, they have the name of their format. Clients may rename and
-delete them, and put them back as they are, but not change them. A text that is empty counts as absent, as
-Nessie's own clients take it.
+Tables that Penstock manages (Lance, files), views of Spark's, and contents of types that it does not know,
+look like a Delta table to Nessie's clients: all of them read that type, and no engine takes such a table for
+one that it could read. Where a Delta table has its checkpoint, they have the name of their format. Clients
+may rename and delete them, and put them back as they are, but not change them. A text that is empty counts as
+absent, as Nessie's own clients take it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
+from penstock.model.content import AnyContent, ManagedTable, Namespace, SqlView, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.server.nessie import json_types
@@ -96,7 +96,7 @@ def parse_nessie_content(
             checkpoint_location_history=made.checkpoint_location_history,
             last_checkpoint=made.last_checkpoint,
         )
-    if isinstance(made, DeltaTable) and isinstance(stored, ManagedTable | Unknown):
+    if isinstance(made, DeltaTable) and isinstance(stored, ManagedTable | SqlView | Unknown):
         raise InvalidContent(
             f"'{quote_key(key)}' is of type {stored.type}, which cannot be changed through Nessie's API; "
             "it can be renamed or deleted there",

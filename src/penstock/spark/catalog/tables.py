@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from penstock.errors import NotManaged, TableExists
+from penstock.errors import CommitConflict, NotManaged, TableExists
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.sql_catalog import tables as catalog_tables
 from penstock.lake.sql_catalog.requests import (
@@ -18,6 +18,8 @@ from penstock.lake.sql_catalog.requests import (
     TableFacts,
     open_table_at_facts,
 )
+from penstock.lake.sql_catalog.views import find_view
+from penstock.model.content import SqlView
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.spark.format import ask_format, default_format, find_format, get_named_format
@@ -35,10 +37,12 @@ SessionOf: TypeAlias = "Callable[[], SparkSession]"
 
 
 def describe_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
-    """A table as a name stands for it. ``NotManaged`` for one that Spark cannot read here."""
+    """A table or view as a name stands for it. ``NotManaged`` for one that Spark cannot read here."""
 
-    def describe_with_spark(table: Table, version: int | None) -> TableDescription:
+    def describe_with_spark(table: Table, version: int | None) -> TableDescription | SqlView:
         spark_format = find_format(table)
+        if spark_format is None and (view := find_view(table)) is not None:
+            return view
         if spark_format is None:
             kind = table.outside_read_set.content.type_in_words
             raise NotManaged(
@@ -93,8 +97,10 @@ def create_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[
             _replace_table(lake, request, table, lambda new: chosen.create_table(spark(), lake, new))
         else:
             chosen.create_table(spark(), lake, table)
-    except TableExists:
-        return {"is_there": True}
+    except (TableExists, CommitConflict) as problem:
+        if catalog_tables.is_taken(lake, table, problem):
+            return {"is_there": True}
+        raise
     return {}
 
 

@@ -69,7 +69,7 @@ final class CatalogNames {
       return null;
     }
     try {
-      return (LakeTable) catalog.loadTable(identifier(session, name));
+      return (LakeTable) catalog.loadTable(identifier(session, name)); // of a view it says that there is no table
     } catch (NoSuchTableException absent) {
       return null; // Spark says so
     }

@@ -50,6 +50,11 @@ public final class JobRefused extends IllegalArgumentException {
     return inAnalysis(new LakeRefused(getMessage(), "TABLE_OR_VIEW_NOT_FOUND", "42P01"));
   }
 
+  /** The same as Spark's error of a view that is used as if it was a table. */
+  RuntimeException ofView() {
+    return inAnalysis(new LakeRefused(getMessage(), "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", "42809"));
+  }
+
   private RuntimeException inAnalysis(LakeRefused same) {
     for (Throwable details : getSuppressed()) {
       same.addSuppressed(details);

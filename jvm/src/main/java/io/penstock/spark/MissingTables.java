@@ -53,8 +53,9 @@ final class MissingTables extends Rule<LogicalPlan> {
     }
     List<String> parts = CollectionConverters.asJava(name);
     PenstockCatalog catalog = CatalogNames.lakeOf(session, parts);
-    if (catalog != null) {
-      catalog.refuseIfAbsent(CatalogNames.identifier(session, parts));
+    if (catalog != null
+        && catalog.refuseIfAbsent(CatalogNames.identifier(session, parts)).hasNonNull("view")) {
+      throw new JobRefused("'" + String.join(".", parts) + "' is a view, and a table is needed here").ofView();
     }
   }
 

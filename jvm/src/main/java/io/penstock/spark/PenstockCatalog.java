@@ -42,12 +42,13 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A lake as a catalogue of Spark's SQL: {@code spark.sql.catalog.<name> = io.penstock.spark.PenstockCatalog}.
+ * A lake as a catalogue of Spark's SQL: {@code spark.sql.catalog.<name> = io.penstock.spark.PenstockCatalog}. Where Spark
+ * lets catalogues have views, {@link PenstockRelationCatalog} has them, too.
  *
  * <p>It decides nothing: names and changes go to who decides ({@link JobDriver}). What it remembers is the session's
  * reference and its transaction, which go along with every question.
  */
-public final class PenstockCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+public class PenstockCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   /** The setting of a session that names a branch, a tag or any other revision for all names without one. */
   static final String REF = "spark.penstock.ref";
   /** The option that names a Python with Penstock, for a driver that has none. */
@@ -198,12 +199,21 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    return identifiers(namespace, listed(namespace).path("tables"));
+  }
+
+  /** The names of tables and of views in a namespace. */
+  JsonNode listed(String[] namespace) throws NoSuchNamespaceException {
     JsonNode answer = ask("tables", Map.of("names", namespace));
     if (answer.path("is_absent").asBoolean()) {
       throw new NoSuchNamespaceException(namespace);
     }
+    return answer;
+  }
+
+  static Identifier[] identifiers(String[] namespace, JsonNode names) {
     List<Identifier> found = new ArrayList<>();
-    answer.path("tables").forEach(one -> found.add(Identifier.of(namespace, one.asText())));
+    names.forEach(one -> found.add(Identifier.of(namespace, one.asText())));
     return found.toArray(new Identifier[0]);
   }
 
@@ -223,6 +233,25 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
   }
 
   private Table load(Identifier ident, Map<String, Object> travel) throws NoSuchTableException {
+    JsonNode answer = find(ident, travel);
+    if (answer.hasNonNull("view")) {
+      throw refuseView(ident);
+    }
+    return new LakeTable(this, ident, answer);
+  }
+
+  /** What is said of a view where a table is asked for. */
+  NoSuchTableException refuseView(Identifier ident) {
+    throw ViewStatements.refusal(this, "'" + String.join(".", names(ident)) + "' is a view").inAnalysis();
+  }
+
+  /** Whether statements may make and read views. */
+  boolean hasViews() {
+    return false;
+  }
+
+  /** What a name stands for: a table or a view. */
+  JsonNode find(Identifier ident, Map<String, Object> travel) throws NoSuchTableException {
     // All that one query reads of a branch is of one commit. Outside of a query there is nothing to agree with.
     Map<String, JsonNode> pinned =
         QueryPlanningTracker$.MODULE$.get().isDefined() ? MappedReads.pinned() : new HashMap<>();
@@ -235,18 +264,18 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
       throw new NoSuchTableException(ident);
     }
     pinned.put(answer.path("pin_name").asText(), answer.path("pin"));
-    return new LakeTable(this, ident, answer);
+    return answer;
   }
 
   /** Refuse a name that stands for no table, with the name that was probably meant. Does nothing if it is there now. */
-  void refuseIfAbsent(Identifier ident) {
+  JsonNode refuseIfAbsent(Identifier ident) {
     Absent last = absent;
     Map<String, Object> request = new HashMap<>(last != null && last.ident.equals(ident) ? last.travel : Map.of());
     request.put("names", names(ident));
     request.put("must_exist", true);
     JobDriver decider = driver();
     try {
-      asked(decider, "table", request);
+      return asked(decider, "table", request);
     } catch (JobRefused refused) {
       throw refused.ofMissingTable();
     }

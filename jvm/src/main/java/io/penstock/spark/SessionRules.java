@@ -33,6 +33,11 @@ public final class SessionRules implements SparkSessionExtensionsProvider {
     extensions.injectHintResolutionRule(WidenedTables::new);
     // Before Spark says that a catalogue has no views.
     extensions.injectHintResolutionRule(ViewStatements::new);
+    if (SparkVersion.HAS_VIEWS) {
+      // Before Spark looks for the names in the text of a view; and after it has found no table for one with a version.
+      extensions.injectHintResolutionRule(session -> new ViewRevisions(session, true));
+      extensions.injectResolutionRule(session -> new ViewRevisions(session, false));
+    }
     // Before Spark looks for a function or a catalogue of its own.
     extensions.injectHintResolutionRule(ChangeFeeds::new);
     // When targets of statements and columns are known, and before Spark rewrites what changes rows.

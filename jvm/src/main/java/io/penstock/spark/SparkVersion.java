@@ -12,7 +12,22 @@ public final class SparkVersion {
   /** Whether this Spark reads INSERT WITH SCHEMA EVOLUTION. */
   static final boolean HAS_WIDENING_INSERTS = !org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("4.1.");
 
+  /** Whether this Spark lets catalogues have views, as {@link PenstockRelationCatalog} does. */
+  static final boolean HAS_VIEWS = HAS_WIDENING_INSERTS;
+
+  /** The catalogue with tables only, which every Spark has. */
+  private static final String TABLE_CATALOG = "io.penstock.spark.PenstockCatalog";
+  /** The one with views. It is named by its text alone: Spark 4.1 has no class that it extends. */
+  static final String RELATION_CATALOG = "io.penstock.spark.PenstockRelationCatalog";
+  /** The class that a setting names to have a lake as a catalogue, with all that this Spark can. */
+  static final String CATALOG = HAS_VIEWS ? RELATION_CATALOG : TABLE_CATALOG;
+
   private SparkVersion() {}
+
+  /** Whether a setting names a class that is a catalogue of a lake's. */
+  static boolean isCatalog(String className) {
+    return className.equals(TABLE_CATALOG) || className.equals(RELATION_CATALOG);
+  }
 
   /**
    * What is said of a Spark that these classes are not for.

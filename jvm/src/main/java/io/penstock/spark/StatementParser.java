@@ -21,7 +21,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>A proxy, since the interface has other methods in every Spark: those are the parser's below.
  */
 final class StatementParser {
-  private static final String CATALOG_CLASS = PenstockCatalog.class.getName();
   private static final String CATALOG_SETTING = "spark.sql.catalog.";
   private static final String NAME = "(?!(?:IN|INTO|TO|FROM|ON|LIMIT|IF)\\s)(`[^`]+`|'[^']*'|[\\w./~^*:@+-]+)";
   private static final String IN = "(?:\\s+IN\\s+(?<catalog>`[^`]+`|\\w+))?";
@@ -198,7 +197,7 @@ final class StatementParser {
   }
 
   private static boolean isLake(SparkSession session, String catalog) {
-    return session.conf().get(CATALOG_SETTING + catalog, "").equals(CATALOG_CLASS);
+    return SparkVersion.isCatalog(session.conf().get(CATALOG_SETTING + catalog, ""));
   }
 
   private static String text(String plain) {
@@ -228,7 +227,7 @@ final class StatementParser {
     }
     throw new StatementRefused(
         found.isEmpty()
-            ? "this session has no catalog of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
+            ? "this session has no catalog of a lake: set spark.sql.catalog.lake to " + SparkVersion.CATALOG
             : "say which catalog is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found));
   }
 
@@ -236,7 +235,7 @@ final class StatementParser {
     List<String> found = new ArrayList<>();
     session.conf().getAll().foreach(
         one -> {
-          if (one._2().equals(CATALOG_CLASS)) {
+          if (one._1().startsWith(CATALOG_SETTING) && SparkVersion.isCatalog(one._2())) {
             found.add(one._1().substring(CATALOG_SETTING.length()));
           }
           return null;

@@ -17,8 +17,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Statements about views of a lake, which has none: to make one is refused in a sentence that says what to use instead.
- * To list them, and to drop one if it is there, is no mistake.
+ * Statements about views of a lake whose catalogue has none, as in Spark 4.1: to make one is refused in a sentence that
+ * says what to use instead. To list them, and to drop one if it is there, is no mistake.
  */
 final class ViewStatements extends Rule<LogicalPlan> {
   private final org.apache.spark.sql.classic.SparkSession session;
@@ -29,22 +29,21 @@ final class ViewStatements extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (plan instanceof CreateView create && isOfLake(create.child())) {
-      throw refusal(create.child());
+    if (plan instanceof CreateView create) {
+      check(create.child());
     }
-    if (plan instanceof AlterViewAs alter && isOfLake(alter.child())) {
-      throw refusal(alter.child());
+    if (plan instanceof AlterViewAs alter) {
+      check(alter.child());
     }
-    if (plan instanceof DropView drop && isOfLake(drop.child())) {
+    if (plan instanceof DropView drop && lakeOf(drop.child()) != null) {
       if (drop.ifExists()) {
         return new NoopCommand("DROP VIEW", parts(drop.child()));
       }
-      throw refusal(drop.child());
+      check(drop.child());
     }
-    if (plan instanceof ShowViews show
-        && !show.namespace().resolved()
-        && CatalogNames.lakeOfNamespace(session, namespace(show.namespace())) != null) {
-      return LocalRelation$.MODULE$.apply(show.output());
+    if (plan instanceof ShowViews show && !show.namespace().resolved()) {
+      PenstockCatalog catalog = CatalogNames.lakeOfNamespace(session, namespace(show.namespace()));
+      return catalog == null || catalog.hasViews() ? plan : LocalRelation$.MODULE$.apply(show.output());
     }
     return plan;
   }
@@ -56,12 +55,22 @@ final class ViewStatements extends Rule<LogicalPlan> {
         : List.of();
   }
 
-  /** Whether a statement names a view of a lake, and no temporary one. */
-  private boolean isOfLake(LogicalPlan named) {
+  private void check(LogicalPlan named) {
+    PenstockCatalog catalog = lakeOf(named);
+    if (catalog != null) {
+      String name = String.join(".", CollectionConverters.asJava(parts(named)));
+      throw refusal(catalog, "'" + name + "' cannot be a view").inAnalysis();
+    }
+  }
+
+  /** The lake without views whose catalogue a view that a statement names belongs to; null if it is none. */
+  private PenstockCatalog lakeOf(LogicalPlan named) {
     Seq<String> name = parts(named);
-    return name != null
-        && !session.sessionState().catalog().isTempView(name)
-        && CatalogNames.lakeOf(session, CollectionConverters.asJava(name)) != null;
+    if (name == null || session.sessionState().catalog().isTempView(name)) {
+      return null;
+    }
+    PenstockCatalog catalog = CatalogNames.lakeOf(session, CollectionConverters.asJava(name));
+    return catalog == null || catalog.hasViews() ? null : catalog;
   }
 
   private static Seq<String> parts(LogicalPlan named) {
@@ -70,13 +79,16 @@ final class ViewStatements extends Rule<LogicalPlan> {
         : named instanceof UnresolvedView view ? view.multipartIdentifier() : null;
   }
 
-  private RuntimeException refusal(LogicalPlan named) {
-    List<String> name = CollectionConverters.asJava(parts(named));
+  /** What is said where a catalogue has no views, and how to have them. */
+  static JobRefused refusal(PenstockCatalog catalog, String problem) {
     return new JobRefused(
-            "a lake has no views, so '"
-                + String.join(".", name)
-                + "' cannot be one: use CREATE TEMPORARY VIEW, CREATE TABLE … AS SELECT, or a view of spark_catalog,"
-                + " which may read tables of the lake")
-        .inAnalysis();
+        problem
+            + (SparkVersion.HAS_VIEWS
+                ? ": this catalog has tables only. Views need the setting spark.sql.catalog." + catalog.name()
+                    + " = " + SparkVersion.RELATION_CATALOG
+                : ": views of a lake need Spark 4.2 or newer, and this is Spark "
+                    + org.apache.spark.package$.MODULE$.SPARK_VERSION())
+            + ". CREATE TEMPORARY VIEW, CREATE TABLE … AS SELECT, and views of spark_catalog, which may read tables of"
+            + " the lake, work here, too");
   }
 }
