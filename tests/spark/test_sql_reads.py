@@ -44,6 +44,20 @@ def history(lake: Lake) -> Lake:
     return lake
 
 
+def test_a_table_is_planned_in_as_few_steps_as_plain_files(spark: SparkSession, lake: Lake) -> None:
+    lake.table("s.t").write(rows(1))
+    query = spark.sql("SELECT id FROM lake.s.t")
+    # What the statement names, and the table's columns under the names that the statement knows them by.
+    assert planned(query, "analyzed").count("Project") == 2
+    assert planned(query, "optimizedPlan").startswith("Relation")
+    assert planned(penstock_spark.read(spark, "s.t"), "analyzed").startswith("Relation")
+    assert ids(spark, "lake.s.t") == [1]
+
+
+def planned(frame: Any, step: str) -> str:
+    return str(getattr(frame._jdf.queryExecution(), step)().toString())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_name_shows_the_rows_of_its_revision_in_any_order_of_statements(
     history: Lake, spark: SparkSession, kind: str

@@ -207,7 +207,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   /** The rows of a table, under the ids by which the rest of the plan knows its columns. */
   private LogicalPlan read(DataSourceV2Relation relation, String where) {
     LakeTable table = (LakeTable) relation.table();
-    Object rows = table.catalog().hasPython() ? readByPython(table, where) : table.rows(where);
+    LogicalPlan rows = table.catalog().hasPython() ? readByPython(table, where) : table.plan(where);
     LogicalPlan plan = shown(table, rows, relation.output());
     StatementReads.mark(plan, table, where);
     return plan;
@@ -219,11 +219,14 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     Map<String, Object> request = new HashMap<>();
     request.put("table", table.facts());
     request.put("options", relation.extraOptions().asCaseSensitiveMap());
-    return shown(table, table.catalog().act(session, "stream", request, List.of()), relation.output());
+    return shown(table, planned(table.catalog().act(session, "stream", request, List.of())), relation.output());
   }
 
-  private static LogicalPlan shown(LakeTable table, Object rows, Seq<AttributeReference> output) {
-    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<?>) rows).queryExecution().analyzed();
+  private static LogicalPlan planned(Object rows) {
+    return ((org.apache.spark.sql.classic.Dataset<?>) rows).queryExecution().analyzed();
+  }
+
+  private static LogicalPlan shown(LakeTable table, LogicalPlan plan, Seq<AttributeReference> output) {
     List<Attribute> found = CollectionConverters.asJava(plan.output());
     List<NamedExpression> columns = new ArrayList<>();
     for (AttributeReference wanted : CollectionConverters.asJava(output)) {
@@ -239,12 +242,12 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     return new Project(seq(columns), plan);
   }
 
-  private Object readByPython(LakeTable table, String where) {
+  private LogicalPlan readByPython(LakeTable table, String where) {
     Map<String, Object> request = new HashMap<>();
     request.put("table", table.facts());
     request.put("where", where);
     Object answer = table.catalog().act(session, "plan", request, List.of());
-    return answer instanceof JsonNode scan ? PlannedScan.rows(session, table.catalog().driver(), scan) : answer;
+    return answer instanceof JsonNode scan ? PlannedScan.plan(session, table.catalog().driver(), scan) : planned(answer);
   }
 
   // -- writes -----------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -62,16 +61,16 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
     this.facts = facts;
     String known = facts.path("schema").asText();
     // Of files whose columns nobody has said, Spark looks into some.
-    StructType columns = known.isEmpty() ? rows(null).schema() : (StructType) DataType.fromJson(known);
+    StructType columns = known.isEmpty() ? plan(null).schema() : (StructType) DataType.fromJson(known);
     schema = catalog.hasPython() ? columns : columns.asNullable();
   }
 
   /** The rows, for a driver without Python. What is not true for a row of them may be left out. */
-  Dataset<Row> rows(String where) {
+  LogicalPlan plan(String where) {
     Map<String, Object> request = new HashMap<>();
     request.put("table", facts);
     request.put("where", where);
-    return PlannedScan.rows(catalog.session(), catalog.driver(), catalog.ask("plan", request));
+    return PlannedScan.plan(catalog.session(), catalog.driver(), catalog.ask("plan", request));
   }
 
   PenstockCatalog catalog() {

@@ -79,23 +79,25 @@ public final class MarkedRows implements Serializable {
    * @param row the number of the row in it
    */
   public static Column among(SparkSession session, byte[] packed, Column file, Column row) throws IOException {
-    String digest = HexFormat.of().formatHex(TableFiles.digest(packed).array());
-    MarkedRows marked = new MarkedRows(session.sparkContext(), words(packed), digest);
-    return ExpressionUtils$.MODULE$.column(
-        new Invoke(
-            new Literal(marked, new ObjectType(MarkedRows.class)),
-            "has",
-            DataTypes.BooleanType,
-            list(List.<Expression>of(present(file), present(row))),
-            list(List.<AbstractDataType>of()),
-            true,
-            false,
-            true));
+    ExpressionUtils$ columns = ExpressionUtils$.MODULE$;
+    return columns.column(among(session, packed, columns.expression(file), columns.expression(row)));
   }
 
-  /** So that Spark does not ask whether there is a value before each row. */
-  private static Expression present(Column column) {
-    return new KnownNotNull(ExpressionUtils$.MODULE$.expression(column));
+  /** The same, of a plan. */
+  static Expression among(SparkSession session, byte[] packed, Expression file, Expression row) throws IOException {
+    String digest = HexFormat.of().formatHex(TableFiles.digest(packed).array());
+    MarkedRows marked = new MarkedRows(session.sparkContext(), words(packed), digest);
+    // So that Spark does not ask whether there is a value before each row.
+    List<Expression> present = List.of(new KnownNotNull(file), new KnownNotNull(row));
+    return new Invoke(
+        new Literal(marked, new ObjectType(MarkedRows.class)),
+        "has",
+        DataTypes.BooleanType,
+        list(present),
+        list(List.<AbstractDataType>of()),
+        true,
+        false,
+        true);
   }
 
   private static <T> Seq<T> list(List<T> all) {

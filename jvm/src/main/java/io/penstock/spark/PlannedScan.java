@@ -6,14 +6,37 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
-import org.apache.spark.sql.Column;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NaNvl;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Union$;
+import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.functions;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The rows of a table by a plan that Python made, in the driver's process or in a server: which files Spark reads, which
@@ -34,72 +57,88 @@ public final class PlannedScan {
 
   /** The rows of a table, by a plan in JSON. */
   public static Dataset<Row> rows(SparkSession session, String plan) throws IOException {
-    return new PlannedScan(session, JobDrivers.chosen(), JSON.readTree(plan)).rows();
+    return Dataset$.MODULE$.ofRows(
+        (org.apache.spark.sql.classic.SparkSession) session,
+        new PlannedScan(session, JobDrivers.chosen(), JSON.readTree(plan)).plan());
   }
 
   /**
-   * The rows that an answer tells.
+   * The rows that an answer tells, as a plan whose columns Spark knows already: to analyse a DataFrame for each of its
+   * steps would take as long as to read many rows.
    *
    * @param driver who tells which files a filter leaves out; null for the Python process of the lake
    */
-  static Dataset<Row> rows(SparkSession session, JobDriver driver, JsonNode answer) {
+  static LogicalPlan plan(SparkSession session, JobDriver driver, JsonNode answer) {
     try {
-      return new PlannedScan(session, driver, answer).rows();
+      return new PlannedScan(session, driver, answer).plan();
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);
     }
   }
 
-  private Dataset<Row> rows() throws IOException {
-    Dataset<Row> all = null;
+  private LogicalPlan plan() throws IOException {
+    LogicalPlan all = null;
     for (JsonNode piece : answer.path("pieces")) {
-      Dataset<Row> rows = rows(piece);
-      all = all == null ? rows : all.union(rows);
+      LogicalPlan rows = plan(piece);
+      all = all == null ? rows : Union$.MODULE$.apply(all, rows);
     }
     return all;
   }
 
-  private Dataset<Row> rows(JsonNode piece) throws IOException {
+  private LogicalPlan plan(JsonNode piece) throws IOException {
     byte[] files = Base64.getDecoder().decode(piece.path("files").asText());
     String schema = piece.hasNonNull("schema") ? piece.get("schema").asText() : null;
     String partitions = piece.path("partition_schema").asText();
     HadoopFsRelation relation = TableFiles.relation(session, files, schema, partitions, piece.path("how"), driver);
     boolean isPartial = piece.hasNonNull("deleted");
-    Dataset<Row> read = session.baseRelationToDataFrame(isPartial ? TableFiles.numbered(relation) : relation);
+    LogicalPlan read = LogicalRelation$.MODULE$.apply(isPartial ? TableFiles.numbered(relation) : relation, false);
     if (!answer.hasNonNull("columns")) {
       return read;
     }
-    List<Column> shown = new ArrayList<>();
-    answer.get("columns").forEach(one -> shown.add(column(one)));
-    if (!isPartial) {
-      return read.select(shown.toArray(new Column[0]));
+    List<Attribute> output = CollectionConverters.asJava(read.output());
+    Map<String, Attribute> columns = new HashMap<>();
+    output.forEach(one -> columns.put(one.name(), one));
+    List<NamedExpression> shown = new ArrayList<>();
+    answer.get("columns").forEach(one -> shown.add(column(one, columns)));
+    if (shown.equals(output)) {
+      return read;
     }
-    JsonNode deleted = piece.get("deleted");
+    return new Project(immutable(shown), isPartial ? withoutDeleted(piece.get("deleted"), read, columns) : read);
+  }
+
+  private LogicalPlan withoutDeleted(JsonNode deleted, LogicalPlan read, Map<String, Attribute> columns)
+      throws IOException {
     byte[] words = Base64.getDecoder().decode(deleted.path("words").asText());
-    Column file = functions.col(deleted.path("file_column").asText());
-    Column isDeleted = MarkedRows.among(session, words, file, functions.col(TableFiles.ROW_INDEX));
-    return read.where(functions.not(isDeleted)).select(shown.toArray(new Column[0]));
+    Attribute file = columns.get(deleted.path("file_column").asText());
+    return new Filter(new Not(MarkedRows.among(session, words, file, columns.get(TableFiles.ROW_INDEX))), read);
   }
 
   /** A column of the table, made of one that was read. */
-  private static Column column(JsonNode told) {
+  private NamedExpression column(JsonNode told, Map<String, Attribute> columns) {
     String name = told.path("name").asText();
-    if (!told.hasNonNull("source")) {
-      return functions.lit(null).as(name);
-    }
-    Column column = functions.col(quoted(told.get("source").asText()));
+    Attribute read = told.hasNonNull("source") ? columns.get(told.get("source").asText()) : null;
+    Expression column = read == null ? new Literal(null, DataTypes.NullType) : read;
     if (told.hasNonNull("cast")) {
-      column = column.cast(DataType.fromJson(told.get("cast").toString()));
+      column = cast(column, DataType.fromJson(told.get("cast").toString()));
     }
     // So that no comparison of real numbers is pushed down to files whose bounds may leave out NaN.
-    return switch (told.path("guard").asText()) {
-      case "real" -> functions.nanvl(column, column).as(name);
-      case "struct" -> functions.when(column.isNotNull(), column).as(name);
-      default -> column.as(name);
-    };
+    column =
+        switch (told.path("guard").asText()) {
+          case "real" -> new NaNvl(column, column);
+          case "struct" -> new CaseWhen(immutable(List.of(new Tuple2<>(new IsNotNull(column), column))), Option.empty());
+          default -> column;
+        };
+    return column == read && read.name().equals(name)
+        ? read
+        : new Alias(column, name, NamedExpression.newExprId(), immutable(List.of()), Option.empty(), immutable(List.of()));
   }
 
-  private static String quoted(String name) {
-    return "`" + name.replace("`", "``") + "`";
+  private Expression cast(Expression column, DataType type) {
+    SQLConf settings = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().conf();
+    return new Cast(column, type, Option.apply(settings.sessionLocalTimeZone()), EvalMode.fromSQLConf(settings));
+  }
+
+  private static <T> Seq<T> immutable(List<T> list) {
+    return CollectionConverters.asScala(list).toSeq();
   }
 }

@@ -211,6 +211,9 @@ public final class TableFiles extends PartitioningAwareFileIndex {
 
   /** A format by its name, in the form that reads from an index of files. */
   private static FileFormat format(SparkSession session, String name) {
+    if (name.equals("parquet")) {
+      return new ParquetFileFormat(); // most are: to look it up, Spark looks into all its jars
+    }
     Object made;
     try {
       var settings = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().conf();
