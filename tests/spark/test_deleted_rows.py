@@ -11,15 +11,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
 from penstock.formats.delta.lake import scan_plan
 from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.scan import deletions, scans
 from penstock.lake.lake import Lake
-from penstock.spark import delete, read
+from penstock.spark import changes, delete, read, update, write
 from tests.formats.delta.logs import add
 from tests.formats.delta.rows import inline_vector, vector_data
-from tests.spark.reading_tables import adopted, in_each_engine, shown, using, with_vectors
+from tests.spark.reading_tables import adopted, in_each_engine, shown, using, with_vectors, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +150,108 @@ def test_a_condition_is_not_asked_of_deleted_rows(spark: SparkSession, lake: Lak
     make_table(lake, tmp_path / "t", [{7}])
     spark.conf.set("spark.sql.ansi.enabled", "true")
     assert read(spark, "t").where("id < 10 AND 1 / (id - 7) > 0").count() == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.sql.codegen.maxFields": "1"},
+        {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"},
+        {
+            "spark.sql.parquet.filterPushdown": "false",
+            "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+        },
+    ],
+    ids=["rows, not batches", "other code", "nothing pushed"],
+)
+def test_rows_are_left_out_of_every_kind_of_query(
+    spark: SparkSession, lake: Lake, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    left = make_table(lake, tmp_path / "t", [{1, 5000, 19_999}, {0, 7}])
+    for name, value in {"spark.sql.files.maxPartitionBytes": "60000", **settings}.items():
+        spark.conf.set(name, value)
+    rows = read(spark, "t")
+    assert rows.count() == len(left)
+    one, other = rows.alias("one"), rows.alias("other")
+    joined = one.join(other, "id").selectExpr("count(*)", "sum(one.other)", "sum(other.other)").collect()
+    total = sum(row % ROWS for row in left)
+    assert joined == [(len(left), total, total)]
+    query = """
+        SELECT count(*), sum(n), count(DISTINCT part)
+        FROM (
+            SELECT id % 10 AS part, count(*) AS n FROM lake.t
+            WHERE id IN (SELECT id FROM lake.t) GROUP BY part
+        )
+    """
+    assert spark.sql(query).collect() == [(10, len(left), 10)]
+    assert rows.orderBy(F.desc("id")).limit(2).select("id").collect() == [(39_999,), (39_998,)]
+    assert rows.where("other = 19999").count() == 1
+
+
+def test_a_part_of_a_nested_column_is_read_alone(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    inner = pa.array([{"a": row, "b": str(row), "c": [{"d": row, "e": row}]} for row in range(300)])
+    data, root = pa.table({"id": range(300), "s": inner}), tmp_path / "t"
+    begin = with_vectors(data)
+    file = written(lake, root, begin[1], data)
+    adopted(lake, root, [[*begin, replace(file, deletion_vector=inline_vector(vector_data({5, 299}), 2))]])
+    rows = read(spark, "t").selectExpr("s.a", "s.c.d")
+    assert "ReadSchema: struct<s:struct<a:bigint,c:array<struct<d:bigint>>>," in plan_of(rows)
+    assert shown(rows) == sorted([(row, [row]) for row in range(299) if row != 5], key=repr)
+    assert read(spark, "t").where("s.a BETWEEN 4 AND 6").selectExpr("s.b").collect() == [("4",), ("6",)]
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_rows_of_files_in_parts_keep_their_ids_and_their_place_in_the_feed(
+    spark: SparkSession, lake: Lake, vectorized: bool
+) -> None:
+    features = ("enableDeletionVectors", "enableRowTracking", "enableChangeDataFeed")
+    properties = {f"delta.{feature}": "true" for feature in features}
+    lake.delta.create("t", schema=pa.schema({"id": pa.int64(), "v": pa.int64()}), properties=properties)
+    first = spark.range(0, ROWS, 1, 1).selectExpr("id", "0L AS v")
+    write(first, "t", options={"parquet.block.size": "20000", "parquet.block.size.row.check.max": "1000"})
+    (file,) = Path(lake.table("t").location).glob("*.parquet")
+    assert pq.read_metadata(file).num_row_groups > 3
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 20_000)
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(vectorized).lower())
+    delete(spark, "t", "id % 500 = 3")
+    update(spark, "t", {"v": "1"}, "id % 500 = 4")
+    delete(spark, "t", "id % 500 = 4 AND id > 10000")
+    expected = {row: int(row % 500 == 4) for row in range(ROWS) if row % 500 != 3}
+    expected = {row: v for row, v in expected.items() if not (v and row > 10_000)}
+    rows = read(spark, "t", columns=["id", "v", "_row_id", "_row_commit_version"])
+    assert {row[0]: row[1] for row in rows.collect()} == expected
+    assert {tuple(row) for row in rows.selectExpr("id - _row_id", "v", "_row_commit_version").collect()} == {
+        (0, 0, 1), (0, 1, 3),
+    }  # fmt: skip
+    feed = changes(spark, "t", 2).groupBy("_commit_version", "_change_type").agg(F.count("*"), F.sum("id"))
+    threes, fours = (range(start, ROWS, 500) for start in (3, 4))
+    late = [row for row in fours if row > 10_000]
+    assert shown(feed) == [
+        (2, "delete", len(threes), sum(threes)),
+        (3, "update_postimage", len(fours), sum(fours)),
+        (3, "update_preimage", len(fours), sum(fours)),
+        (4, "delete", len(late), sum(late)),
+    ]
+
+
+def test_where_rows_are_is_told_of_those_that_are_left(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    make_table(lake, tmp_path / "t", [{1}, {0, 3}], 300)
+    found = read(spark, "t").groupBy("_metadata.file_name").count().collect()
+    assert sorted(row["count"] for row in found) == [298, 299]
+    assert all(row["file_name"].endswith(".parquet") for row in found)
+
+
+def test_words_do_not_go_with_each_task(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    rows = 1_000_000
+    left = make_table(lake, tmp_path / "t", [set(range(0, rows, 50))], rows)
+    read_rows = read(spark, "t").selectExpr("sum(id)")
+    jvm: Any = spark._jvm
+    task = jvm.java.io.ByteArrayOutputStream()
+    jvm.java.io.ObjectOutputStream(task).writeObject(read_rows._jdf.queryExecution().toRdd())
+    assert task.size() < 100_000
+    assert read_rows.collect() == [(sum(left),)]
 
 
 def test_what_numbers_rows_fast_is_where_it_is_looked_for(spark: SparkSession) -> None:
