@@ -11,6 +11,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
 import penstock
 from benchmarks.delta_tables import SCHEMA, add
 from benchmarks.lakes import Workshop
@@ -23,12 +25,19 @@ from tests.servers.process import Missing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUESTION = "What do statements of SQL cost beside functions that do the same, and beside Delta Spark?"
+QUESTION = (
+    "What do statements of SQL cost beside functions that do the same, and queries beside plain Parquet and "
+    "Delta Spark?"
+)
 
 ROUNDS: Final = 7
 SAME_MOST: Final = 1.05
 PLAN_MOST: Final = 1.2
 TASKS: Final = 2
+ROWS: Final = 200_000
+"""Of the tables that statements write and change."""
+QUERIED_ROWS: Final = 6_000_000
+"""Of the table that is queried: that of line items of TPC-H has as many at its smallest scale."""
 ORDERS: Final = (
     "id",
     "id % 1000 AS customer",
@@ -70,11 +79,8 @@ class Compared(NamedTuple):
 
 def ask(workshop: Workshop) -> Findings:
     rounds = workshop.size(ROUNDS, 2)
-    count, files, tables = (
-        workshop.size(200_000, 2000),
-        workshop.size(10_000, 20),
-        workshop.size(20, 2),
-    )
+    count, queried = workshop.size(ROWS, 2000), workshop.size(QUERIED_ROWS, 4000)
+    files, tables = workshop.size(10_000, 20), workshop.size(20, 2)
     with workshop.place() as place, penstock.init(place / "lake") as lake:
         conf = {
             "spark.ui.enabled": False,
@@ -83,15 +89,28 @@ def ask(workshop: Workshop) -> Findings:
         }
         spark = session(lake, master=f"local[{TASKS}]", conf=conf)
         try:
-            found = [
-                *_writing(spark, rounds, count),
-                *_changing(spark, rounds, count),
-                *_asking(spark, place, rounds, count),
-                *_planning(spark, lake, place, rounds, files, tables),
-            ]
+            statements = [*_writing(spark, rounds, count), *_changing(spark, rounds, count)]
+            queries = list(_asking(spark, place, rounds, count, queried))
+            stored = (
+                f"The files of the lake are {_describe_files(Path(lake.table('bench.orders').location))}; "
+                f"those of plain Parquet are {_describe_files(place / 'orders')}."
+            )
+            queries += _planning(spark, lake, place, rounds, files, tables)
         finally:
             spark.stop()
-    return Findings(tables=(_table(count, found),), goals=tuple(_goals(found)))
+    tasks = f"rows of five columns, {TASKS} tasks"
+    return Findings(
+        tables=(
+            _table(f"Statements over {count:,} {tasks}", statements, "times is the median of the rounds."),
+            _table(
+                f"Queries of {queried:,} {tasks}",
+                queries,
+                f"times is the median of the rounds. {stored} Of a small table, what is measured is how "
+                "long a query takes beside reading rows. Delta Spark runs in the PySpark it is made for.",
+            ),
+        ),
+        goals=tuple(_goals([*statements, *queries])),
+    )
 
 
 def _turns(
@@ -185,25 +204,25 @@ def _changing(spark: SparkSession, rounds: int, count: int) -> Iterator[Compared
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def _asking(spark: SparkSession, place: Path, rounds: int, count: int) -> Iterator[Compared]:
+def _asking(spark: SparkSession, place: Path, rounds: int, count: int, queried: int) -> Iterator[Compared]:
     """Queries of tables by their names, beside the function, and beside plain Parquet of the same rows."""
-    rows = _rows(spark, count, "given")
     customers = spark.range(0, 1000, 1, 1).selectExpr("id", "concat('s', id % 5) AS segment")
-    for key, its in (("orders", rows), ("customers", customers)):
-        write(its, f"bench.{key}")
-        its.write.parquet(str(place / key))
-        spark.read.parquet(str(place / key)).createOrReplaceTempView(f"plain_{key}")
+    small, orders = _rows(spark, count, "given"), _rows(spark, queried, "queried")
+    for name, rows in (("orders", orders), ("customers", customers), ("small", small)):
+        write(rows, f"bench.{name}")
+        rows.write.parquet(str(place / name))
+        spark.read.parquet(str(place / name)).createOrReplaceTempView(f"plain_{name}")
 
-    def asked(query: str, name: str) -> object:
+    def asked(query: str, name: str, orders: str = "orders") -> object:
         return spark.sql(
-            query.format(orders=name.format("orders"), customers=name.format("customers"))
+            query.format(orders=name.format(orders), customers=name.format("customers"))
         ).collect()
 
     def by_function(_: int) -> object:
         return read(spark, "bench.orders").selectExpr("sum(price)").collect()
 
     one = QUERIES["one column"]
-    by_name = "lake.bench.{}"
+    by_name, plain = "lake.bench.{}", "plain_{}"
     yield _turns("SELECT", "read", rounds, lambda _: asked(one, by_name), by_function, SAME_MOST)
     for what, query in QUERIES.items():
         yield _turns(
@@ -211,9 +230,25 @@ def _asking(spark: SparkSession, place: Path, rounds: int, count: int) -> Iterat
             "plain Parquet",
             rounds,
             lambda _, query=query: asked(query, by_name),  # type: ignore[misc]
-            lambda _, query=query: asked(query, "plain_{}"),  # type: ignore[misc]
+            lambda _, query=query: asked(query, plain),  # type: ignore[misc]
             SAME_MOST,
         )
+    yield _turns(
+        f"SELECT: one column of a small table, {count:,} rows",
+        "plain Parquet",
+        rounds,
+        lambda _: asked(one, by_name, "small"),
+        lambda _: asked(one, plain, "small"),
+        None,
+    )
+
+
+def _describe_files(folder: Path) -> str:
+    """How many files are in a folder, how large they are, and how they are compressed."""
+    files = sorted(folder.glob("*.parquet"))
+    codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in files}
+    sizes = " and ".join(f"{file.stat().st_size:,}" for file in files)
+    return f"{len(files)}, of {sizes} bytes, compressed by {' and '.join(sorted(codecs))}"
 
 
 # -- planning ----------------------------------------------------------------------------------------------
@@ -284,12 +319,12 @@ def _delta_spark(place: Path, files: int, tables: int) -> Iterator[Callable[[], 
 # -- what comes of it --------------------------------------------------------------------------------------
 
 
-def _table(count: int, found: list[Compared]) -> Table:
+def _table(title: str, found: list[Compared], note: str) -> Table:
     return table(
-        f"Statements over {count:,} rows of five columns, {TASKS} tasks",
+        title,
         ("statement", "beside", "seconds", "the other, s", "times"),
         [[one.what, one.beside, median(one.ours), median(one.other), one.times] for one in found],
-        note="times is the median of the rounds; Delta Spark runs in the PySpark it is made for",
+        note=note,
     )
 
 
