@@ -284,6 +284,13 @@ CONFLICTS: Final = (
         "::test_a_commit_whose_rows_were_compacted_since_is_not_undone_by_itself",
     ),
     Advice(
+        ("may hold the same rows; revert that later commit first",),
+        "The first revert brings the removed file back; the second one takes it away, and brings the files that"
+        " it was made of.",
+        "tests/formats/files/test_rewritten_files.py"
+        "::test_rows_that_were_removed_after_a_compaction_do_not_come_back_by_its_undo",
+    ),
+    Advice(
         ("revert the later change first, and then this commit",),
         "The first revert restores the table; the second one undoes the commit.",
         "tests/formats/lance/test_reverting.py"

@@ -131,6 +131,12 @@ def rewritten_since(lake: Lake) -> None:
     write(lake, "day=1/c", removed=["day=1/a", "day=1/b"])
 
 
+def removed_since(lake: Lake) -> None:
+    write(lake, "day=1/b", removed=["day=1/a"])
+    lake.tag("undone").create(at="main")
+    write(lake, removed=["day=1/b"])
+
+
 def first_job(lake: Lake) -> None:
     overwrite(lake)
     lake.branch("dev").delete()
@@ -252,6 +258,13 @@ CASES = [
     Case(
         "has rows of the commit to be reverted in files that a later commit wrote",
         rewritten_since,
+        {"drop": None, "force": BASE, ("day=1/", "drop"): None, ("day=1/", "force"): BASE},
+        revert,
+    ),
+    Case(
+        "had files of the commit to be reverted removed by a later commit, and the files that would come back"
+        " may hold the same rows",
+        removed_since,
         {"drop": None, "force": BASE, ("day=1/", "drop"): None, ("day=1/", "force"): BASE},
         revert,
     ),

@@ -101,6 +101,61 @@ def test_a_compaction_of_rows_that_the_target_never_had_is_a_conflict(lake: Lake
     assert ids(lake) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("since", ["overwrite", "delete", "compaction", "transaction"])
+@pytest.mark.parametrize("made_on", ["main", "dev"])
+def test_a_compaction_that_was_undone_comes_not_again_where_its_files_are_gone(
+    lake: Lake, since: str, made_on: str
+) -> None:
+    lake.table("t", made_on).optimize()
+    compaction = lake.branch(made_on).head
+    if made_on == "dev":
+        lake.transplant(compaction)
+    lake.revert("main")
+    table = lake.table("t")
+    if since == "overwrite":
+        table.write(rows(1, 3), mode="overwrite")
+    elif since == "delete":
+        table.files.delete(table.files.list()[0].path)
+    elif since == "compaction":
+        table.write(rows(3), mode="append")
+        table.optimize()
+    else:
+        with lake.transaction() as transaction:
+            transaction.write(rows(1, 3), "t", mode="overwrite")
+    before = ids(lake)
+    with pytest.raises(MergeConflict, match="that one side rewrote into others"):
+        lake.transplant(compaction)
+    assert ids(lake) == before
+
+
+def test_a_compaction_that_was_undone_comes_again_beside_rows_that_came_since(lake: Lake) -> None:
+    lake.table("t").optimize()
+    compaction = lake.branch().head
+    lake.revert("main")
+    lake.table("t").write(rows(3), mode="append")
+    lake.transplant(compaction)
+    assert ids(lake) == [1, 2, 3]
+    assert len(lake.table("t").files.list()) == 2
+
+
+@pytest.mark.parametrize("by", ["revert", "revert of a revert"])
+def test_rows_that_were_removed_after_a_compaction_do_not_come_back_by_its_undo(lake: Lake, by: str) -> None:
+    lake.table("t").optimize()
+    undone = lake.branch().head
+    if by == "revert of a revert":
+        lake.revert(undone)
+        undone = lake.branch().head
+    table = lake.table("t")
+    table.files.delete(table.files.list()[0].path)
+    removed, before = lake.branch().head, ids(lake)
+    with pytest.raises(MergeConflict, match="had files of the commit to be reverted removed"):
+        lake.revert(undone)
+    assert ids(lake) == before
+    lake.revert(removed)
+    lake.revert(undone)
+    assert ids(lake) == [1, 2]
+
+
 def test_two_sides_that_only_removed_a_file_agree(lake: Lake) -> None:
     (path, _) = [file.path for file in lake.table("t").files.list()]
     for branch in ("main", "dev"):

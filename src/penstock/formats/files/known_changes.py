@@ -361,9 +361,17 @@ class RewrittenFiles(NamedTuple):
 
 
 def find_rewritten(
-    table: Table, objects: Objects, origin: ObjectId, theirs: ObjectId, ours: ObjectId
+    table: Table,
+    objects: Objects,
+    origin: ObjectId,
+    theirs: ObjectId,
+    ours: ObjectId,
+    brought_again: Collection[str],
 ) -> RewrittenFiles:
-    """What became of rows in files that the source removed, where both sides had the files."""
+    """What became of rows in files that the source removed, where both sides had the files.
+
+    ``brought_again`` are paths at which a transplant brings what the target had, and has undone.
+    """
     source_writes = (
         [*map(TreeChange.from_later_commit, table.theirs.commits)] if table.theirs is not None else []
     )
@@ -378,7 +386,8 @@ def find_rewritten(
     removed: dict[str, File] = {}
     rewritten: set[str] = set()
     for files in source_changes:
-        if not _has_any(objects, own_changes, ours, files.added):
+        is_brought = not files.added.keys().isdisjoint(brought_again)
+        if is_brought or not _has_any(objects, own_changes, ours, files.added):
             removed |= files.removed
             rewritten |= files.find_rewritten(files.removed)
     remaining = trees.find_files(objects, theirs, [*removed])
@@ -401,14 +410,27 @@ def find_rewritten(
     return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
 
 
-def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]) -> set[str]:
-    """Of files that a table had, the paths of those whose rows later commits may have written into others."""
-    rewritten: set[str] = set()
-    for change in map(TreeChange.from_later_commit, since.commits):
+class LaterRemovals(NamedTuple):
+    """What later commits did to files that a table had, by their paths."""
+
+    removed: set[str]
+    """Those that writes removed, but not with a folder."""
+    rewritten: set[str]
+    """Of these, those whose rows the writes may have written into others."""
+
+
+def find_removals_since(
+    objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]
+) -> LaterRemovals:
+    """What became of files that a table had, by commits since then."""
+    removals = LaterRemovals(set(), set())
+    for change in map(TreeChange.from_later_commit, since.commits if files else ()):
         if change.is_write:
             changed = change.find_files(objects)
-            rewritten |= changed.find_rewritten(changed.find_removed(files))
-    return rewritten
+            gone = changed.find_removed(files)
+            removals.removed.update(gone)
+            removals.rewritten.update(changed.find_rewritten(gone))
+    return removals
 
 
 class _ChangedFiles(NamedTuple):

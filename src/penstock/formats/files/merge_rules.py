@@ -36,8 +36,8 @@ from penstock.formats.files.known_changes import (
     WAY_OUT,
     find_known_folders,
     find_known_paths,
+    find_removals_since,
     find_rewritten,
-    find_rewritten_since,
     find_unknown_removals,
     get_tree_root,
     list_replaced_folders,
@@ -216,19 +216,44 @@ def _check_rewritten(
     objects: Objects, sides: MergeStates, since: LaterCommitLookup, news: Sequence[trees.FileDifference]
 ) -> None:
     """``FormatRefused`` if rows of the write are in other files by now: nobody could find them there, and
-    what the write removed may hold the same rows."""
+    what the write removed may hold the same rows. So may it hold rows that were removed since with a file of
+    the write."""
     files = {path: file for path, file, after in news if file is not None and after is None}
     now = trees.find_files(objects, sides.ours.root, [*files])
     absent = {path: file for path, file in files.items() if path not in now}
-    rewritten = find_rewritten_since(objects, since, absent) if absent else set()
-    if rewritten:
-        clashes = [PathClash(path, "a file", "no file") for path in sorted(rewritten)]
+    removals = find_removals_since(objects, since, absent)
+    if removals.rewritten:
         raise FormatRefused(
             "has rows of the commit to be reverted in files that a later commit wrote; revert that later "
             "commit first; "
             f"{WAY_OUT}",
-            clashes=clashes,
+            clashes=_describe_absent(removals.rewritten),
         )
+    replaced = tuple(list_replaced_folders(since.undone))
+    refilled = {_get_folder(path) for path, _, after in news if after is not None}
+    removed = {
+        path
+        for path in removals.removed
+        if _get_folder(path) in refilled and not path.startswith(replaced) and not _is_marker(path)
+    }
+    if removed:
+        raise FormatRefused(
+            "had files of the commit to be reverted removed by a later commit, and the files that would come "
+            f"back may hold the same rows; revert that later commit first; {WAY_OUT}",
+            clashes=_describe_absent(removed),
+        )
+
+
+def _describe_absent(paths: Iterable[str]) -> list[PathClash]:
+    return [PathClash(path, "a file", "no file") for path in sorted(paths)]
+
+
+def _get_folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_marker(path: str) -> bool:
+    return path.rpartition("/")[2] == MARKER
 
 
 def _find_paths_with_same_file(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
@@ -393,7 +418,10 @@ def _settle_rewritten(
     """Take files of the target whose rows the source has written into others; ``FormatRefused`` if neither
     side has a file any more, and one of them has written its rows into others."""
     own_root, origin, theirs = sides.ours.root, sides.origin.root, sides.theirs.root
-    rewritten = find_rewritten(table, objects, origin, theirs, own_root)
+    brought = [path for path, file in incoming.changes.items() if file is not None]
+    rewritten = find_rewritten(
+        table, objects, origin, theirs, own_root, brought if table.brings_undone else ()
+    )
     for path, file in rewritten.still_here.items():
         if (
             not path.startswith(tuple(replaced))
@@ -458,7 +486,7 @@ def _merge_paths(
         now = files.get(path)
         if is_same(now, file):
             continue
-        if is_same(now, old_file) or path.rpartition("/")[2] == MARKER:
+        if is_same(now, old_file) or _is_marker(path):
             incoming.take_file(path, now, file)
         else:
             clashes.append(PathClash(path, _describe_file(path, old_file), _describe_file(path, now)))

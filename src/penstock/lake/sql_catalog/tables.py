@@ -138,7 +138,7 @@ def find_replaced(lake: Lake, request: CatalogRequest) -> bool:
     key, branch = request.written_key
     exists = lake.table(key, branch).outside_read_set.exists
     if exists and is_view(lake, key, branch):
-        raise TableExists(f"'{key}' is a view, which no table can replace: DROP VIEW first", key=str(key))
+        raise TableExists(f"'{key}' is a view, which no table can replace; choose another name", key=str(key))
     if not exists and not request.create:
         raise KeyNotFound(
             f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
