@@ -285,8 +285,8 @@ CONFLICTS: Final = (
     ),
     Advice(
         ("may hold the same rows; revert that later commit first",),
-        "The first revert brings the removed file back; the second one takes it away, and brings the files that"
-        " it was made of.",
+        "The first revert brings the removed file back; the second one takes it away, and brings the files"
+        " that it was made of.",
         "tests/formats/files/test_rewritten_files.py"
         "::test_rows_that_were_removed_after_a_compaction_do_not_come_back_by_its_undo",
     ),
