@@ -58,7 +58,7 @@ final class NumberedParquet extends ParquetFileFormat {
       if (rows instanceof RecordReaderIterator<?> batches) {
         try {
           RowNumbers.putInto(batches);
-        } catch (ReflectiveOperationException | RuntimeException another) {
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError another) {
           return rows; // of a Spark that is not known yet; it numbers rows itself
         }
       }
