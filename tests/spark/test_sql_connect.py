@@ -44,6 +44,7 @@ def test_clients_of_spark_connect_have_names_branches_and_transactions(lake: Lak
     assert told["dev"] == "[(2,), (3,)]"
     assert told["merged"] == "c"
     assert told["tables"] == told["listed"] == "['delta', 'files', 't']"
+    assert told["view"] == "[(4,), (5,)]"
     assert (told["outside"], told["after"]) == ("5", "6")
     assert "use PySpark" in told["refused"]
     assert "none" in told["absent"]

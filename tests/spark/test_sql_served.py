@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -26,7 +26,7 @@ from penstock.lake.sql_catalog import steps
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.server.access import TokenGate, gate
 from penstock.server.native import PREFIX
-from penstock.spark.settings import CATALOG, find_catalog_class
+from penstock.spark.settings import CATALOG, RELATION_CATALOG, find_catalog_class
 from tests.calls.gateway import Gateway, cut_off, lost
 from tests.formats.delta.rows import inline_vector, vector_data
 from tests.remote.serving import serving
@@ -37,6 +37,15 @@ from tests.transactions.pipelines import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+VIEW_FAULTS: Final = (
+    ("write_view", lost, "CREATE VIEW far.s.v AS SELECT id FROM far.s.t"),
+    ("write_view", cut_off, "ALTER VIEW far.s.v AS SELECT id + 1 AS id FROM far.s.t"),
+    ("rename", lost, "ALTER VIEW far.s.v RENAME TO far.s.w"),
+    ("drop", cut_off, "DROP VIEW far.s.w"),
+)
+"""A step whose answer is spoilt, how, and the statement."""
 
 
 @pytest.fixture
@@ -292,6 +301,42 @@ def test_columns_that_change_while_rows_are_written_refuse_them(
     assert lake_ids(lake, "s.t") == [1]
 
 
+@pytest.mark.skipif(find_catalog_class() != RELATION_CATALOG, reason="this Spark lets no catalog have views")
+def test_views_are_made_and_read_with_the_rights_of_the_token(lake: Lake, spark: SparkSession) -> None:
+    for key in ("s.t", "hidden.t"):
+        lake.table(key).write(rows(1))
+    with serving(lake.catalogue, gate=TokenGate(lake.catalogue)) as server:
+        connect(spark, "writer", server.url, lake.create_token("writer", "write"))
+        run(
+            spark,
+            "CREATE VIEW writer.s.v COMMENT 'c' AS SELECT id FROM writer.s.t",
+            "CREATE VIEW writer.s.beyond AS SELECT id FROM writer.hidden.t",
+            "USE writer.s",
+            "CREATE VIEW short AS SELECT id FROM t",
+            "USE spark_catalog.default",
+            "CREATE BRANCH dev IN writer",
+            "INSERT INTO writer.s.`t@dev` VALUES (2)",
+        )
+        assert ids(spark, "writer.s.v") == [1]
+        assert ids(spark, "writer.s.`v@dev`") == ids(spark, "writer.s.v VERSION AS OF 'dev'") == [1, 2]
+        # The right to read one branch is enough for a view there, whose tables are read at a commit.
+        connect(spark, "reader", server.url, lake.create_token("reader", "read:dev:s.*"))
+        assert ids(spark, "reader.s.`short@dev`") == [1, 2]
+        assert isinstance(refusal(spark, "SELECT * FROM reader.s.short"), PenstockError)
+        for statement in (
+            "CREATE VIEW reader.s.`w@dev` AS SELECT 1 AS id",
+            "ALTER VIEW reader.s.`short@dev` SET TBLPROPERTIES ('a' = '1')",
+            "DROP VIEW reader.s.`short@dev`",
+        ):
+            assert isinstance(refusal(spark, statement), Denied), statement
+        connect(spark, "below", server.url, lake.create_token("below", "read:*:s.*"))
+        assert isinstance(refusal(spark, "SELECT * FROM below.hidden.t"), PenstockError)
+        assert ids(spark, "below.s.short") == [1]
+        assert run(spark, "SHOW VIEWS IN below.s") == [
+            ("s", name, False) for name in ("beyond", "short", "v")
+        ]
+
+
 def test_a_commit_of_rows_whose_answer_is_lost_is_done_once(
     lake: Lake, served: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +361,7 @@ def test_a_statement_whose_answer_is_lost_is_done_once(lake: Lake, spark: SparkS
         connect(spark, "far", f"http://127.0.0.1:{gateway.port}")
         for step, fault, statement in (
             ("create", lost, "CREATE TABLE far.s.t (id BIGINT)"),
+            *(VIEW_FAULTS if find_catalog_class() == RELATION_CATALOG else ()),
             ("alter", cut_off, "ALTER TABLE far.s.t ADD COLUMN x INT"),
             ("call", lost, "CREATE BRANCH dev IN far"),
             ("drop", lost, "DROP TABLE far.s.`t@dev`"),
