@@ -218,6 +218,29 @@ def test_what_a_view_reads_is_of_the_commit_of_the_view(lake: Lake, spark: Spark
     spark.catalog.setCurrentCatalog("spark_catalog")
 
 
+def test_a_view_at_a_revision_is_refused_where_spark_drops_the_settings_of_views(
+    lake: Lake, spark: SparkSession
+) -> None:
+    """Else it would read the tables of the session's reference."""
+    from pyspark.errors import PySparkException
+
+    lake.table("s.t").write(rows(1))
+    run(spark, "CREATE VIEW lake.s.v AS SELECT id FROM lake.s.t", "CREATE TAG first IN lake")
+    lake.table("s.t").write(rows(2))
+    name = "spark.sql.legacy.useCurrentConfigsForView"
+    spark.conf.set(name, "true")
+    try:
+        assert ids(spark, "lake.s.v") == [1, 2]
+        for view in ("lake.s.`v@first`", "lake.s.v VERSION AS OF 'first'"):
+            with pytest.raises(
+                PySparkException, match=f"while the setting '{name}' is true: set it to false"
+            ):
+                run(spark, f"SELECT * FROM {view}")
+    finally:
+        spark.conf.unset(name)
+    assert ids(spark, "lake.s.`v@first`") == [1]
+
+
 def test_views_read_tables_of_every_format_other_views_and_other_catalogs(
     lake: Lake, spark: SparkSession
 ) -> None:

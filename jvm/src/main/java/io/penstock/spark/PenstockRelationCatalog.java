@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.catalog.RelationCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.View;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
@@ -58,6 +59,13 @@ public final class PenstockRelationCatalog extends PenstockCatalog implements Re
     properties.put(BASE, commit);
     Map<String, String> settings = texts(view.path("settings"));
     if (ViewRevisions.hasRevision(ident)) {
+      if (SQLConf.get().useCurrentSQLConfigsForView()) {
+        throw new JobRefused(
+                "the view '" + ident + "' cannot be read at a revision while the setting '"
+                    + SQLConf.USE_CURRENT_SQL_CONFIGS_FOR_VIEW().key()
+                    + "' is true: set it to false; with it Spark drops the settings of views, and with these the commit")
+            .inAnalysis();
+      }
       settings.put(ViewRevisions.setting(this), commit);
       MappedReads.pinned().put(commit, facts.path("pin"));
     }
