@@ -35,6 +35,11 @@ STATEMENTS: Final[dict[str, dict[str, Any]]] = {
     "create_namespace": {"names": ("new",)},
     "alter_namespace": {"names": ("sales",), "properties": {"team": "a"}},
     "drop_namespace": {"names": ("sales",), "cascade": True},
+    "write_view": {
+        "names": ("sales", "recent"),
+        "mode": "create",
+        "view": {"text": "SELECT id FROM sales.orders", "columns": COLUMNS},
+    },
 }
 CALLS: Final[dict[str, dict[str, Any]]] = {
     "create_branch": {"name": "new"},

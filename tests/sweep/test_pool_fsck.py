@@ -121,7 +121,7 @@ def test_nodes_in_the_wrong_order_are_told(place: Path, database: Database, tabl
 def test_an_entry_that_is_no_file_is_told(place: Path, database: Database, table: FilesTable) -> None:
     _, leaf = first_leaf(database, decode_state(table).root)
     new = put_leaf(database, table, leaf.keys, [encode(("no file",)), *leaf.values[1:]])
-    assert f"{new.hex()}: an entry of a table's files cannot be read" in names_damaged(place)
+    assert f"{new.hex()}: an entry in the list of a table's files is damaged" in names_damaged(place)
 
 
 def test_an_address_outside_of_the_pool_is_told(place: Path, database: Database, table: FilesTable) -> None:
