@@ -120,7 +120,7 @@ def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str
     }
     for name in sorted({*sealed, *current}):
         before, after = sealed.get(name), current.get(name)
-        if before is None or after is None or not _is_same(target, before, after):
+        if before is None or after is None or not _has_only_seals_since(target, before, after):
             yield f"'{name}'"
     for kind, what in ((Kind.TRANSACTION, "an open transaction"), (Kind.JOB, "a job that runs")):
         if target.store.references(kind.value, limit=1):
@@ -135,7 +135,7 @@ def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str
         yield "its settings or its horizon"
 
 
-def _is_same(target: Kernel, before: Reference, after: Reference) -> bool:
+def _has_only_seals_since(target: Kernel, before: Reference, after: Reference) -> bool:
     """Whether nothing but seals came to a reference."""
     log: ObjectId = after.log
     position = after.position

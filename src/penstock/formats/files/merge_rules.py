@@ -189,7 +189,7 @@ def revert_files(
         if later_commit.intents is not None and not later_commit.is_parallel and path not in own_files
     }
     replaced = _find_outermost_folders(list_replaced_folders(since.after or ()))
-    news = _find_single_path_changes(table, objects, sides, replaced)
+    news = _find_changes_of_single_files(table, objects, sides, replaced)
     _check_rewritten(objects, sides, since, news)
     looked_at = _merge_paths(objects, sides, news, coming, settled)
     is_as_left = target == committed and not table.paths
@@ -207,7 +207,7 @@ def revert_files(
 
 def _find_unchanged_paths(table: Table, objects: Objects, sides: MergeStates) -> list[str]:
     """The paths of a write that are now as it left them."""
-    news = _find_single_path_changes(table, objects, sides)
+    news = _find_changes_of_single_files(table, objects, sides)
     files = trees.find_files(objects, sides.ours.root, [difference.path for difference in news])
     return [difference.path for difference in news if is_same(files.get(difference.path), difference.before)]
 
@@ -367,14 +367,14 @@ def _take_all(
 ) -> None:
     """The target is as it was: whatever the source did, but for what the target had and has undone, unless
     it ``knows_paths`` by no file, and for paths that are treated otherwise."""
-    news = _find_single_path_changes(table, objects, sides)
+    news = _find_changes_of_single_files(table, objects, sides)
     known_paths = find_known_paths(table, objects, sides.ours.root, news) if knows_paths else ()
     for path, now, file in news:
         if path not in known_paths:
             incoming.take_file(path, now, file)
 
 
-def _find_single_path_changes(
+def _find_changes_of_single_files(
     table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str] = ()
 ) -> list[trees.FileDifference]:
     """What the source did to single paths, but below folders that were replaced, and to paths that are
@@ -399,7 +399,7 @@ def _replay_source_writes(
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL:
                 incoming.take_file(path, now, file)
-    news = _find_single_path_changes(table, objects, sides, replaced)
+    news = _find_changes_of_single_files(table, objects, sides, replaced)
     known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
     looked_at = _merge_paths(objects, sides, news, incoming, known_paths)
     _settle_rewritten(table, objects, sides, replaced, incoming)

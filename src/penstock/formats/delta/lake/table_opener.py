@@ -136,7 +136,7 @@ def _find_table(lake: Lake, location: str, owner: TableOwner, ref: str | None) -
         raise KeyNotFound(
             f"{location} belongs to {owner}, but that lake does not have it at '{where}'", ref=where
         )
-    if not _is_same(location, table_place.location):
+    if not _is_same_place(location, table_place.location):
         raise ManagedElsewhere(
             f"{location} is a copy: it names '{table_place.key}' of {owner}, and that table is at "
             f"{table_place.location}\n  "
@@ -147,7 +147,7 @@ def _find_table(lake: Lake, location: str, owner: TableOwner, ref: str | None) -
     return lake.table(table_place.key, ref)
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same_place(one: str, other: str) -> bool:
     """Whether two locations are the same place, by whatever links they lead there."""
     one, other = normalise_location(one), normalise_location(other)
     return one == other or ("://" not in one + other and os.path.realpath(one) == os.path.realpath(other))

@@ -247,13 +247,19 @@ class FilesHandlers:
         place = self._places().open_place(find_pool(self._lake.warehouse))
         data = place.read_range(call.folder + files.name, 0, files.size + 1)
         if data is None or len(data) != files.size or hashlib.sha256(data).digest() != files.sha256:
-            raise InvalidRequest(f"the list of files of '{call.key}' is missing, or has changed")
+            raise InvalidRequest(
+                f"the list of new files that came with the write to '{call.key}' is missing, or has changed"
+            )
         try:
             listed_files = _LISTED.decode(data)
         except msgspec.MsgspecError as problem:
-            raise InvalidRequest(f"the list of files of '{call.key}' cannot be read: {problem}") from None
+            raise InvalidRequest(
+                f"the list of new files for '{call.key}' that came with the write cannot be read: {problem}"
+            ) from None
         if files.files is not None and files.files != hash_of_files(listed_files):
-            raise InvalidRequest(f"the list of files of '{call.key}' names other files than the request")
+            raise InvalidRequest(
+                f"the list of new files that came with the write to '{call.key}' names other files than it"
+            )
         return listed_files
 
     def _resolve_copied_files(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
