@@ -281,7 +281,7 @@ def test_a_table_with_other_keys_is_left_alone(
     dynamodb_place: DynamoDBPlace, schema: dict[str, str], create: bool
 ) -> None:
     make_table(dynamodb_place, schema)
-    with pytest.raises(InvalidRequest, match="keys are not those of a lake"):
+    with pytest.raises(InvalidRequest, match="other key columns than those of a lake"):
         DynamoStore(dynamodb_place.url, create=create)
 
 
