@@ -215,9 +215,8 @@ def _find_unchanged_paths(table: Table, objects: Objects, sides: MergeStates) ->
 def _check_rewritten(
     objects: Objects, sides: MergeStates, since: LaterCommitLookup, news: Sequence[trees.FileDifference]
 ) -> None:
-    """``FormatRefused`` if rows of the write are in other files by now: nobody could find them there, and
-    what the write removed may hold the same rows. So may it hold rows that were removed since with a file of
-    the write."""
+    """``FormatRefused`` if the files that would come back may hold rows that later commits wrote into other
+    files, or removed with a file of the write: these rows would be there twice, or come back."""
     files = {path: file for path, file, after in news if file is not None and after is None}
     now = trees.find_files(objects, sides.ours.root, [*files])
     absent = {path: file for path, file in files.items() if path not in now}
@@ -225,8 +224,7 @@ def _check_rewritten(
     if removals.rewritten:
         raise FormatRefused(
             "has rows of the commit to be reverted in files that a later commit wrote; revert that later "
-            "commit first; "
-            f"{WAY_OUT}",
+            f"commit first; {WAY_OUT}",
             clashes=_describe_absent(removals.rewritten),
         )
     replaced = tuple(list_replaced_folders(since.undone))
