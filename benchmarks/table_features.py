@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 QUESTION = "What do features of a Delta table cost when Spark writes and reads it?"
 
 ROWS: Final = 5_000_000
+"""How many are written at once."""
+ROWS_READ: Final = 40_000_000
+"""How many a table has that is read: a query takes from half a second to some seconds."""
 ROUNDS: Final = 3
+ROUNDS_OF_READS: Final = 7
 TIMES_MOST: Final = 1.1
 ALL: Final = "all three"
 FEATURES: Final = {
@@ -35,6 +40,8 @@ TABLES: Final = {
     ALL: {name: value for properties in FEATURES.values() for name, value in properties.items()},
 }
 NONE: Final = "none"
+READ: Final = -1
+"""In place of the number of a round: the tables that are read."""
 GONE: Final = "id % 1000 = 3"
 """Which rows of the tables are deleted before they are read: one of a thousand, in every file."""
 
@@ -52,53 +59,74 @@ Times = dict[tuple[str, str], list[Took]]
 
 def ask(workshop: Workshop) -> Findings:
     count, rounds = workshop.size(ROWS, 20_000), workshop.size(ROUNDS, 1)
+    read_count, rounds_of_reads = workshop.size(ROWS_READ, 40_000), workshop.size(ROUNDS_OF_READS, 1)
     with workshop.place() as place, penstock.init(place / "lake") as lake:
         spark = session(lake, conf={"spark.ui.enabled": False, "spark.sql.warehouse.dir": place / "tables"})
         try:
-            times = _measure(spark, count, rounds)
+            times = _measure_writes(spark, count, rounds)
+            times_of_reads = _measure_reads(spark, read_count, rounds_of_reads)
         finally:
             spark.stop()
-    return Findings(tables=tuple(_tables(times, count)), goals=tuple(_goals(times)))
+    note = (
+        "Before they are read, one row of a thousand is deleted in every file: tables with vectors mark "
+        "it, the others have new files."
+    )
+    return Findings(
+        tables=(
+            _table(times, f"Writing Delta tables of {count:,} rows of four columns", ""),
+            _table(times_of_reads, f"Reading Delta tables of {read_count:,} rows of four columns", note),
+        ),
+        goals=(*_goals(times), *_goals(times_of_reads)),
+    )
 
 
-def _measure(spark: SparkSession, count: int, rounds: int) -> Times:
-    """Every table is written and read in turns, each of them first now and then; the first round is for
-    warming up."""
-    times: Times = {}
-    data, order = rows(spark, count), list(TABLES)
+def _measure_writes(spark: SparkSession, count: int, rounds: int) -> Times:
+    data = rows(spark, count)
 
-    def take(what: str, work: Callable[[str], object], number: int) -> None:
-        nonlocal order
-        for name in order:
-            gc.collect()
-            took = _timed(spark, lambda name=name: work(name))  # type: ignore[misc]
-            if number:
-                times.setdefault((what, name), []).append(took)
-        order = [*order[1:], order[0]]
+    def write_table(name: str, number: int) -> None:
+        write(data, _key(name, number), properties=TABLES[name])
 
-    for number in range(rounds + 1):
-        take("write", lambda name: write(data, _key(name, number), properties=TABLES[name]), number)  # noqa: B023
+    return _measure(spark, rounds, {"write": write_table})
+
+
+def _measure_reads(spark: SparkSession, count: int, rounds: int) -> Times:
+    data = rows(spark, count)
     for name in TABLES:
-        delete(spark, _key(name, 0), GONE)
-    for number in range(rounds + 1):
-        for what, query in QUERIES.items():
-            where = f"id BETWEEN {count // 2} AND {count // 2 + 1000}" if what == "a range" else "true"
-            take(
-                f"read {what}",
-                lambda name, where=where, query=query: (  # type: ignore[misc]
-                    read(spark, _key(name, 0)).where(where).selectExpr(query).collect()
-                ),
-                number,
-            )
+        write(data, _key(name, READ), properties=TABLES[name])
+        delete(spark, _key(name, READ), GONE)
+    works: dict[str, Callable[[str, int], object]] = {}
+    for what, query in QUERIES.items():
+        where = f"id BETWEEN {count // 2} AND {count // 2 + 1000}" if what == "a range" else "true"
+        works[f"read {what}"] = partial(_ask_table, spark, query, where)
+    times = _measure(spark, rounds, works)
     digests = {
-        name: read(spark, _key(name, 0)).selectExpr("count(*)", "sum(id)").collect() for name in TABLES
+        name: read(spark, _key(name, READ)).selectExpr("count(*)", "sum(id)").collect() for name in TABLES
     }
     assert len({str(one) for one in digests.values()}) == 1, digests
     return times
 
 
+def _ask_table(spark: SparkSession, query: str, where: str, name: str, _: int) -> object:
+    return read(spark, _key(name, READ)).where(where).selectExpr(query).collect()
+
+
+def _measure(spark: SparkSession, rounds: int, works: Mapping[str, Callable[[str, int], object]]) -> Times:
+    """Each work on every table in turns, each table first now and then; the first round is for warming up."""
+    times: Times = {}
+    order = list(TABLES)
+    for number in range(rounds + 1):
+        for what, work in works.items():
+            for name in order:
+                gc.collect()
+                took = _timed(spark, partial(work, name, number))
+                if number:
+                    times.setdefault((what, name), []).append(took)
+        order = [*order[1:], order[0]]
+    return times
+
+
 def _key(name: str, number: int) -> str:
-    return f"bench.{name.replace(' ', '_')}_{number}"
+    return f"bench.{name.replace(' ', '_')}_{'read' if number == READ else number}"
 
 
 def _timed(spark: SparkSession, work: Callable[[], object]) -> Took:
@@ -107,9 +135,9 @@ def _timed(spark: SparkSession, work: Callable[[], object]) -> Took:
     return Took(perf_counter() - started_s, cpu_s(spark) - busy_s)
 
 
-def _tables(times: Times, count: int) -> Iterator[Table]:
-    yield table(
-        f"A Delta table of {count:,} rows of four columns",
+def _table(times: Times, title: str, note: str) -> Table:
+    return table(
+        title,
         ("", "feature", "seconds", "CPU s", "times without", "CPU s of those without"),
         [
             [what, name, median(one.s for one in took), median(one.cpu_s for one in took),
@@ -118,8 +146,7 @@ def _tables(times: Times, count: int) -> Iterator[Table]:
             for name in TABLES
             for took in [times[what, name]]
         ],
-        note="Medians of rounds in turns. Before they are read, one row of a thousand is deleted in every "
-        "file: tables with vectors mark it, the others have new files.",
+        note=f"Medians of rounds in turns. {note}".strip(),
     )  # fmt: skip
 
 

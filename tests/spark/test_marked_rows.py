@@ -147,14 +147,14 @@ def test_only_changed_rows_are_written(spark: SparkSession, lake: Lake) -> None:
 def test_files_are_read_once_to_find_rows_and_once_to_write_them(spark: SparkSession, lake: Lake) -> None:
     """Nothing but words of rows that are meant goes from one task to another, and nothing else is written."""
     lake.delta.create("t", data=rows(0, 1000), properties=VECTORS)
-    for number in range(3):  # the first time without vectors
+    for number in range(3):  # the first time without vectors; later, deleted rows leave the reader no more
         with counted_work(spark) as work:
             delete(spark, "t", f"id % 500 = {number}")
-        assert (work.read_rows, work.shuffled_rows, work.written_rows) == (1000, 2, 0)
+        assert (work.read_rows, work.shuffled_rows, work.written_rows) == (1000 - 2 * number, 2, 0)
         assert work.jobs <= 3
     with counted_work(spark) as work:
         update(spark, "t", {"v": 1}, "id % 500 = 10")
-    assert (work.read_rows, work.shuffled_rows, work.written_rows) == (2000, 2, 2)
+    assert (work.read_rows, work.shuffled_rows, work.written_rows) == (994 + 2, 2, 2)
     source = spark.range(0, 1010, 505).selectExpr("id + 20 AS id", "5L AS v")
     with counted_work(spark) as work:
         merge(source, "t", "source.id = target.id").when_matched_update_all().commit()

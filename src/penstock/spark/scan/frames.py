@@ -8,7 +8,7 @@ they lie in storage.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -57,6 +57,16 @@ class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the number of each row in its file is asked for. Penstock's jar tells it as ``ROW_INDEX``."""
 
 
+class RowMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """Some rows of files of Parquet: only these are read, or all others."""
+
+    words: bytes
+    """As ``pack_words`` makes them."""
+    file_column: str
+    """The constant of the files that is their number among the words."""
+    are_left_out: bool
+
+
 def read_files(
     spark: SparkSession,
     place: Place,
@@ -65,15 +75,17 @@ def read_files(
     constants: SparkSchema,
     how: ReadSettings,
     parse_value: ParseValue | None = None,
+    marks: RowMarks | None = None,
 ) -> DataFrame:
     """The rows of files: ``columns`` are read from them, ``constants`` have one value in each.
 
     Without ``columns`` Spark looks into the files for them. One that is a constant, too, has the values that
     are given: where Penstock's jar is not there, as ``parse_value`` reads them, or as Spark casts them. What
-    is wrong with any of it comes out as an error of Spark, here or when the rows are read.
+    is wrong with any of it comes out as an error of Spark, here or when the rows are read. ``marks`` are for
+    Penstock's jar alone, which then numbers the rows, too.
     """
-    if jar.has_classes(spark):
-        return _with_jar(spark, place, files, columns, constants, how)
+    if marks is not None or jar.has_classes(spark):
+        return _with_jar(spark, place, files, columns, constants, how, marks)
     strict = replace(how, options={**STRICT, **how.options})
     return manifests.scan_files(spark, place, files, columns, constants, strict, parse_value)
 
@@ -85,13 +97,19 @@ def _with_jar(
     columns: SparkSchema | None,
     constants: SparkSchema,
     how: ReadSettings,
+    marks: RowMarks | None,
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
     packed = pack_scan_files(spark_address(place.url), files)
     strict = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
     schema = None if columns is None else columns.json()
-    rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
+    classes: Any = spark._jvm.io.penstock.spark  # type: ignore[union-attr]
+    arguments = (
         spark._jsparkSession, packed, schema, constants.json(), msgspec.json.encode(strict).decode()
-    )
+    )  # fmt: skip
+    if marks is None:
+        rows = classes.TableFiles.rows(*arguments)
+    else:
+        rows = classes.MarkedRows.rows(*arguments, marks.words, marks.file_column, marks.are_left_out)
     return DataFrame(rows, spark)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
+from penstock.formats.delta.protocol.actions import Add, Cdc, DeletionVector, Remove
 from penstock.formats.delta.rows.deletion_words import (
     WORD_ROWS,
     BitmapWords,
@@ -40,6 +42,15 @@ FILE_FIELD: Final = Field(name=FILE, type="integer", nullable=True)
 WORDS_SENT_MAX: Final = 1_000_000
 """How many words of deletion vectors are sent: some ten megabytes."""
 
+PACKED_MAX_BYTES: Final = 32 * 1024 * 1024
+"""How much memory packed words take that are kept, of all tables together."""
+VECTOR_BYTES: Final = 500
+"""About how much memory it takes to know a vector and its file again."""
+
+_VectorsKey: TypeAlias = "tuple[str, tuple[tuple[str, DeletionVector], ...]]"
+"""Where a table is, and the paths of files with their vectors."""
+_NAMED_ONCE: Final = ("u", "i")
+"""Vectors in files that are named by a UUID, and those that are a part of their action."""
 _HIDDEN: Final = ("_", ".")
 """Spark reads no files with such names, and does not say so."""
 
@@ -79,17 +90,14 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
     whole: list[ScanFile] = []
     partial: list[ScanFile] = []
-    deleted: list[BitmapWords] = []
-    count = 0
-    for file, words in read_deletion_vectors(place, files):
-        if words is None:
+    marked: list[Add] = []
+    for file in files:
+        if file.deletion_vector is None:
             whole.append(to_scan_file(place, columns, file))
         else:
             # Apart from the others, so that these lose nothing by it.
-            partial.append(to_scan_file(place, columns, file, (str(len(deleted)),)))
-            deleted.append(words)
-            count += len(words.words)
-            _check_sendable(place, count)
+            partial.append(to_scan_file(place, columns, file, (str(len(marked)),)))
+            marked.append(file)
     how = read_strictly("parquet", columns.options, "UTC", origin) | {"table": table}
 
     def make_piece(files: Sequence[ScanFile], rows: ScanDeletions | None) -> ScanPiece:
@@ -105,9 +113,57 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
 
     pieces = [make_piece(whole, None)] if whole or not partial else []
     if partial:
-        packed = base64.b64encode(pack_words(enumerate(deleted))).decode()
-        pieces.append(make_piece(partial, ScanDeletions(words=packed, file_column=FILE)))
+        words = _PACKED_WORDS.find_or_pack(place, marked)
+        pieces.append(make_piece(partial, ScanDeletions(words=words, file_column=FILE)))
     return TableScan(pieces=tuple(pieces), columns=columns.shown_columns)
+
+
+class PackedWords:
+    """What deletion vectors of files say, packed for Spark and kept for who reads the same files again. May
+    be used by many threads.
+
+    A vector never changes, and neither does the file that it is for: both have names that are given once.
+    """
+
+    def __init__(self, memory_max_bytes: int = PACKED_MAX_BYTES) -> None:
+        self._memory_max_bytes = memory_max_bytes
+        self._kept: OrderedDict[_VectorsKey, str] = OrderedDict()
+        self._memory_bytes = 0
+        self._lock = Lock()
+
+    def find_or_pack(self, place: Place, files: Sequence[Add]) -> str:
+        """Of files that have vectors, in their order. ``InvalidRequest`` if they say too much to be sent."""
+        vectors = ((file.path, file.deletion_vector) for file in files)
+        key = place.url, tuple((path, vector) for path, vector in vectors if vector is not None)
+        with self._lock:
+            if (packed := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return packed
+        packed = base64.b64encode(pack_words(enumerate(_read_sendable_words(place, files)))).decode()
+        if all(vector.storage_type in _NAMED_ONCE for _, vector in key[1]):
+            with self._lock:
+                if key not in self._kept:
+                    self._memory_bytes += _count_bytes(key, packed)
+                self._kept[key] = packed
+                while self._memory_bytes > self._memory_max_bytes:
+                    self._memory_bytes -= _count_bytes(*self._kept.popitem(last=False))
+        return packed
+
+
+def _count_bytes(key: _VectorsKey, packed: str) -> int:
+    return len(packed) + VECTOR_BYTES * len(key[1])
+
+
+_PACKED_WORDS: Final = PackedWords()
+
+
+def _read_sendable_words(place: Place, files: Iterable[Add]) -> Iterator[BitmapWords]:
+    count = 0
+    for _, words in read_deletion_vectors(place, files):
+        if words is not None:
+            count += len(words.words)
+            _check_sendable(place, count)
+            yield words
 
 
 def are_words_sendable(place: Place, files: Iterable[Add]) -> bool:

@@ -64,7 +64,7 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         return text if self.offset is None else f"{text}@{self.offset}"
 
 
-class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """A logical file is part of the table from this version on."""
 
     path: str
@@ -89,7 +89,7 @@ class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         return file_key(self.path, self.deletion_vector)
 
 
-class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """A logical file is not a part of the table any more; its bytes may be needed for a while."""
 
     path: str
@@ -109,7 +109,7 @@ class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return file_key(self.path, self.deletion_vector)
 
 
-class Cdc(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Cdc(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """A file of the change feed of this version."""
 
     path: str

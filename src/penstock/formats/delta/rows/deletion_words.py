@@ -22,7 +22,7 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, Remove
 from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.footer_bytes import read_footer_bytes
-from penstock.formats.delta.rows.vectors import read_deleted_bitmap
+from penstock.formats.delta.rows.vectors import check_cardinality, read_uncounted_bitmap
 from penstock.formats.rows.arrow_types import pa, pc, pq
 from penstock.storage.places import Place
 
@@ -56,18 +56,21 @@ class BitmapWords(msgspec.Struct, frozen=True):
     @classmethod
     def from_bitmap(cls, bitmap: bytes | bytearray) -> BitmapWords:
         """Those of a bitmap of whole words."""
-        held = array("q", bytes(bitmap))
+        data = bitmap
         if byteorder == "big":
+            held = array("q", bytes(bitmap))
             held.byteswap()
-        everything = pa.Array.from_buffers(pa.int64(), len(held), [None, pa.py_buffer(held)])
+            data = held.tobytes()
+        size = len(data) // WORD_BYTES
+        everything = pa.Array.from_buffers(pa.int64(), size, [None, pa.py_buffer(data)])
         numbers = pc.indices_nonzero(everything)
-        rows = int.from_bytes(bitmap, "little").bit_count()
-        return cls(numbers.cast(pa.int64()), everything.take(numbers), rows)
+        words = everything.take(numbers)
+        return cls(numbers.cast(pa.int64()), words, _count_bits(words))
 
     @classmethod
     def from_numbered_words(cls, numbers: Any, words: Any) -> BitmapWords:
         """Words with their numbers, of which none is zero."""
-        return cls(numbers, words, sum((word & _WORD_MASK).bit_count() for word in words.to_pylist()))
+        return cls(numbers, words, _count_bits(words))
 
     @property
     def bits(self) -> int:
@@ -88,6 +91,15 @@ class BitmapWords(msgspec.Struct, frozen=True):
         remaining = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
         numbers, words = ([pair[at] for pair in remaining if pair[1]] for at in (0, 1))
         return BitmapWords.from_numbered_words(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
+
+
+def _count_bits(words: Any) -> int:
+    return int.from_bytes(_to_array(words).tobytes(), byteorder).bit_count()
+
+
+def _to_array(numbers: Any) -> array[int]:
+    start, size = numbers.offset * WORD_BYTES, len(numbers) * WORD_BYTES
+    return array("q", numbers.buffers()[1].slice(start, size).to_pybytes() if size else b"")
 
 
 NONE: Final = BitmapWords.from_bitmap(b"")
@@ -129,11 +141,6 @@ def pack_words(named: Iterable[tuple[int, BitmapWords]]) -> bytes:
     return gzip.compress(packed, compresslevel=1, mtime=0)
 
 
-def _to_array(numbers: Any) -> array[int]:
-    start, size = numbers.offset * WORD_BYTES, len(numbers) * WORD_BYTES
-    return array("q", numbers.buffers()[1].slice(start, size).to_pybytes() if size else b"")
-
-
 class WordBudget:
     """Counts the words that are held, so that a table asks for no more memory than there may be."""
 
@@ -156,12 +163,14 @@ class WordBudget:
 def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> BitmapWords:
     try:
         count = count_rows(place, file)
-        bitmap = read_deleted_bitmap(vector, count, place.read_range, lambda path: name_inside(path, place))
+        bitmap = read_uncounted_bitmap(vector, count, place.read_range, lambda path: name_inside(path, place))
+        words = BitmapWords.from_bitmap(bitmap)
+        check_cardinality(vector, words.rows)
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
         ) from None
-    return BitmapWords.from_bitmap(bitmap)
+    return words
 
 
 def count_rows(place: Place, file: Add | Remove) -> int:

@@ -133,15 +133,30 @@ def read_deleted_bitmap(
     vector is missing, if its size, checksum or count is not what was noted, or if it names rows that the
     file does not have.
     """
-    try:
-        data = _read_vector_bytes(vector, read, locate)
-        bitmap = _decode_bitmap(data, rows)
-        count = int.from_bytes(bitmap, "little").bit_count()
-        if count != vector.cardinality:
-            raise ValueError(f"it deletes {count} rows, but the log says {vector.cardinality}")
-    except (ValueError, error) as problem:
-        raise ValueError(f"its deletion vector {vector.unique_id!r} cannot be read: {problem}") from None
+    bitmap = read_uncounted_bitmap(vector, rows, read, locate)
+    check_cardinality(vector, int.from_bytes(bitmap, "little").bit_count())
     return bitmap
+
+
+def read_uncounted_bitmap(
+    vector: DeletionVector, rows: int, read: ReadRange, locate: Callable[[str], str]
+) -> bytearray:
+    """The same for who counts the rows: ``check_cardinality`` says whether it is what was noted."""
+    try:
+        return _decode_bitmap(_read_vector_bytes(vector, read, locate), rows)
+    except (ValueError, error) as problem:
+        raise _make_unreadable_error(vector, problem) from None
+
+
+def check_cardinality(vector: DeletionVector, count: int) -> None:
+    """``ValueError`` if a vector does not delete as many rows as the log says."""
+    if count != vector.cardinality:
+        reason = f"it deletes {count} rows, but the log says {vector.cardinality}"
+        raise _make_unreadable_error(vector, reason)
+
+
+def _make_unreadable_error(vector: DeletionVector, reason: object) -> ValueError:
+    return ValueError(f"its deletion vector {vector.unique_id!r} cannot be read: {reason}")
 
 
 def get_vector_file_name(vector: DeletionVector) -> str:

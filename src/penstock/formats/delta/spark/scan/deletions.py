@@ -1,5 +1,4 @@
-"""Rows of files, as words of bitmaps, for Spark: which rows are meant, as a filter or as a DataFrame to join
-with, and back.
+"""Rows of files, as words of bitmaps, for Spark: as a DataFrame to join with, and back.
 
 A word stands for 64 rows of a file. Rows find theirs by a single number, and a word is sent once for all of
 its rows.
@@ -14,10 +13,8 @@ from penstock.formats.delta.rows.deletion_words import (
     BROADCAST_MAX_WORDS,
     WORD_ROWS,
     BitmapWords,
-    pack_words,
 )
 from penstock.formats.rows.arrow_types import pa, pc
-from penstock.spark import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +27,12 @@ _FILE_SHIFT: Final = 34
 """By how many bits the number of a file is before that of a word: no file has so many."""
 
 
-def pick_rows(
+def are_few(words_by_file: Mapping[int, BitmapWords]) -> bool:
+    """Whether every executor can hold them."""
+    return sum(len(words.words) for words in words_by_file.values()) <= BROADCAST_MAX_WORDS
+
+
+def join_rows(
     spark: SparkSession,
     df: DataFrame,
     found: Mapping[int, BitmapWords],
@@ -39,31 +41,13 @@ def pick_rows(
     *,
     is_inverse: bool,
 ) -> DataFrame:
-    """Those of rows that words name, or the others. The words of a file are found by its number.
-
-    Few words are sent everywhere, where Penstock's class filters by them. Without it, and if they are many,
-    they are joined with the rows.
-    """
+    """Those of rows that words name, or the others. The words of a file are found by its number."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
-    if jar.has_classes(spark) and _are_few(found):
-        marked = _filter_marked(spark, found, F.col(file), F.col(row))
-        return df.where(~marked if is_inverse else marked)
-    words = _to_frame(spark, found).hint("broadcast" if _are_few(found) else "merge")
+    words = _to_frame(spark, found).hint("broadcast" if are_few(found) else "merge")
     place = F.col(row).bitwiseAND(F.lit(WORD_ROWS - 1)).cast("int")
     is_named = (_make_row_key(F.col(file), F.col(row)) == F.col(_KEY)) & (F.getbit(F.col(_WORD), place) == 1)
     return df.join(words, is_named, "left_anti" if is_inverse else "left_semi")
-
-
-def _filter_marked(
-    spark: SparkSession, found: Mapping[int, BitmapWords], file: Column, row: Column
-) -> Column:
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
-    marked_rows: Any = getattr(spark._jvm, "io.penstock.spark.MarkedRows")
-    columns: list[Any] = [file, row]
-    words = pack_words((number, found[number]) for number in sorted(found))
-    return ClassicColumn(marked_rows.among(spark._jsparkSession, words, *(column._jc for column in columns)))
 
 
 def make_word_number(row: str) -> Column:
@@ -97,10 +81,6 @@ def merge_words(files: Any, numbers: Any, words: Any) -> dict[int, BitmapWords]:
         )
         start += count
     return result
-
-
-def _are_few(words_by_file: Mapping[int, BitmapWords]) -> bool:
-    return sum(len(words.words) for words in words_by_file.values()) <= BROADCAST_MAX_WORDS
 
 
 def _make_row_key(file: Column, row: Column) -> Column:

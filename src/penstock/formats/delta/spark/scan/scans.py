@@ -20,13 +20,18 @@ from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visibl
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
 from penstock.formats.delta.protocol.row_ids import FileRowIds, RowTrackingColumns, get_row_tracking_columns
-from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, read_deletion_vectors
-from penstock.formats.delta.spark.scan.deletions import pick_rows
+from penstock.formats.delta.rows.deletion_words import (
+    BitmapWords,
+    WordBudget,
+    pack_words,
+    read_deletion_vectors,
+)
+from penstock.formats.delta.spark.scan.deletions import are_few, join_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile, TableScan
 from penstock.spark import jar
-from penstock.spark.scan.frames import ROW_INDEX, ReadSettings, read_files
+from penstock.spark.scan.frames import ROW_INDEX, ReadSettings, RowMarks, read_files
 from penstock.spark.scan.origins import UNTOLD, TableOrigin
 from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
@@ -57,6 +62,7 @@ def scan_files(
     columns: SparkSchema,
     constants: SparkSchema,
     how: ReadSettings,
+    marks: RowMarks | None = None,
 ) -> DataFrame:
     """The rows of files of a Delta table; as ``read_files`` otherwise.
 
@@ -68,7 +74,7 @@ def scan_files(
     from pyspark.errors import PySparkException
 
     try:
-        return read_files(spark, place, files, columns, constants, how)
+        return read_files(spark, place, files, columns, constants, how, marks=marks)
     except PySparkException as problem:
         raise _partition_values_error(place, problem) from None
 
@@ -219,8 +225,7 @@ def read_pieces(
         frames.append(reader.read_rows(whole, numbered=numbered))
     for is_inverse, files in parts.items():
         if files:
-            rows = reader.read_rows(files, numbered=True)
-            rows = pick_rows(spark, rows, named[is_inverse], FILE, ROW, is_inverse=is_inverse)
+            rows = reader.read_some_rows(files, named[is_inverse], is_inverse=is_inverse)
             frames.append(rows.select(reader.list_column_names(numbered=numbered)))
     return reduce(lambda one, other: one.union(other), frames)
 
@@ -246,7 +251,24 @@ class _PieceReader:
         ends = () if number is None else (str(number),)
         return to_scan_file(self._place, self._columns, piece.file, (*piece.values, *ends))
 
-    def read_rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:
+    def read_some_rows(
+        self, files: Sequence[ScanFile], words: Mapping[int, BitmapWords], *, is_inverse: bool
+    ) -> DataFrame:
+        """The rows that words of files name, by the numbers of these, or the others; numbered.
+
+        Few words are sent everywhere, where Penstock's jar looks them up while it reads. Without it, and if
+        they are many, they are joined with the rows.
+        """
+        if jar.has_classes(self._spark) and are_few(words):
+            packed = pack_words((number, words[number]) for number in sorted(words))
+            marks = RowMarks(words=packed, file_column=FILE, are_left_out=is_inverse)
+            return self.read_rows(files, numbered=True, marks=marks)
+        rows = self.read_rows(files, numbered=True)
+        return join_rows(self._spark, rows, words, FILE, ROW, is_inverse=is_inverse)
+
+    def read_rows(
+        self, files: Sequence[ScanFile], *, numbered: bool, marks: RowMarks | None = None
+    ) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
         columns = self._columns
@@ -258,6 +280,7 @@ class _PieceReader:
             to_spark_schema(StructType((*columns.in_files.fields, *self._beside))),
             to_spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
             replace(self._how, is_numbered=numbered),
+            marks,
         )
         others = [F.col(quote_name(field.name)) for field in (*self._beside, *self._constants, *numbers)]
         row = ROW_INDEX if jar.has_classes(self._spark) else "_metadata.row_index"

@@ -22,8 +22,6 @@ import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NaNvl;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.Not;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Union$;
@@ -90,8 +88,10 @@ public final class PlannedScan {
     String schema = piece.hasNonNull("schema") ? piece.get("schema").asText() : null;
     String partitions = piece.path("partition_schema").asText();
     HadoopFsRelation relation = TableFiles.relation(session, files, schema, partitions, piece.path("how"), driver);
-    boolean isPartial = piece.hasNonNull("deleted");
-    LogicalPlan read = LogicalRelation$.MODULE$.apply(isPartial ? TableFiles.numbered(relation) : relation, false);
+    if (piece.hasNonNull("deleted")) {
+      relation = TableFiles.selected(relation, relation.dataSchema(), deleted(piece.get("deleted")));
+    }
+    LogicalPlan read = LogicalRelation$.MODULE$.apply(relation, false);
     if (!answer.hasNonNull("columns")) {
       return read;
     }
@@ -103,14 +103,12 @@ public final class PlannedScan {
     if (shown.equals(output)) {
       return read;
     }
-    return new Project(immutable(shown), isPartial ? withoutDeleted(piece.get("deleted"), read, columns) : read);
+    return new Project(immutable(shown), read);
   }
 
-  private LogicalPlan withoutDeleted(JsonNode deleted, LogicalPlan read, Map<String, Attribute> columns)
-      throws IOException {
+  private MarkedRows deleted(JsonNode deleted) throws IOException {
     byte[] words = Base64.getDecoder().decode(deleted.path("words").asText());
-    Attribute file = columns.get(deleted.path("file_column").asText());
-    return new Filter(new Not(MarkedRows.among(session, words, file, columns.get(TableFiles.ROW_INDEX))), read);
+    return MarkedRows.unpack(session, words, deleted.path("file_column").asText(), true);
   }
 
   /** A column of the table, made of one that was read. */
@@ -130,7 +128,11 @@ public final class PlannedScan {
         };
     return column == read && read.name().equals(name)
         ? read
-        : new Alias(column, name, NamedExpression.newExprId(), immutable(List.of()), Option.empty(), immutable(List.of()));
+        : named(column, name);
+  }
+
+  static NamedExpression named(Expression column, String name) {
+    return new Alias(column, name, NamedExpression.newExprId(), immutable(List.of()), Option.empty(), immutable(List.of()));
   }
 
   private Expression cast(Expression column, DataType type) {

@@ -142,8 +142,20 @@ public final class TableFiles extends PartitioningAwareFileIndex {
   public static Dataset<Row> rows(
       SparkSession session, byte[] files, String schema, String partitionSchema, String how) throws IOException {
     JsonNode asked = JSON.readTree(how);
-    HadoopFsRelation relation = relation(session, files, schema, partitionSchema, asked, JobDrivers.chosen());
-    return session.baseRelationToDataFrame(asked.path("is_numbered").asBoolean() ? numbered(relation) : relation);
+    MarkedRows marked = asked.path("is_numbered").asBoolean() ? MarkedRows.NONE : null;
+    return rows(session, files, schema, partitionSchema, asked, marked);
+  }
+
+  /** The same, with numbers, and without those that are not to be read; of others than Parquet, and without both, if null. */
+  static Dataset<Row> rows(
+      SparkSession session, byte[] files, String schema, String partitionSchema, JsonNode how, MarkedRows marked)
+      throws IOException {
+    HadoopFsRelation relation = relation(session, files, schema, partitionSchema, how, JobDrivers.chosen());
+    if (marked == null) {
+      return session.baseRelationToDataFrame(relation);
+    }
+    StructType columns = relation.dataSchema().add(ROW_INDEX, DataTypes.LongType);
+    return session.baseRelationToDataFrame(selected(relation, columns, marked));
   }
 
   /**
@@ -167,19 +179,16 @@ public final class TableFiles extends PartitioningAwareFileIndex {
         index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
   }
 
-  /**
-   * The same of files of Parquet, with the number of each row in its file as the column {@link #ROW_INDEX}. Spark tells it as
-   * a part of {@code _metadata}, too, for which it makes two objects for each row.
-   */
-  static HadoopFsRelation numbered(HadoopFsRelation relation) {
+  /** The same of files of Parquet, without rows that are not to be read. */
+  static HadoopFsRelation selected(HadoopFsRelation files, StructType columns, MarkedRows marked) {
     return HadoopFsRelation.apply(
-        relation.location(),
-        relation.partitionSchema(),
-        relation.dataSchema().add(ROW_INDEX, DataTypes.LongType),
-        relation.bucketSpec(),
-        new NumberedParquet(),
-        relation.options(),
-        relation.sparkSession());
+        files.location(),
+        files.partitionSchema(),
+        columns,
+        files.bucketSpec(),
+        new SelectedParquet(marked),
+        files.options(),
+        files.sparkSession());
   }
 
   /** What was told of where the rows of a plan come from, by those of its relations that were made here. */
