@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.model.content import SqlView
 from tests.interop import installed
 from tests.interop.installed import described
 from tests.servers.process import Missing
@@ -123,6 +124,9 @@ def test_dbt_builds_on_a_branch_and_publishes_what_passes_its_tests(tmp_path: Pa
         assert [branch.name for branch in lake.branches()] == ["main"]
         assert sorted(lake.table("sales.by_day").to_arrow()["total"].to_pylist()) == [20.0, 35.0]
         assert lake.table("sales.large_orders").to_arrow()["id"].to_pylist() == [2]
+        view = lake.at("main").get("sales.large_days")
+        assert isinstance(view, SqlView)
+        assert "where total >= 30" in view.sql_text
         lake.table("sales.orders").append({"id": [3], "amount": [40.0], "day": [None]})
     assert "not_null_by_day_day" in build(fails=True)
     with penstock.open(place) as lake:

@@ -174,6 +174,34 @@ def test_a_view_is_of_the_branch_that_it_was_made_on(lake: Lake, spark: SparkSes
     assert ids(spark, "lake.s.v") == [1, 2]
 
 
+def test_a_view_is_transplanted_restored_and_in_conflict_as_a_table_is(
+    lake: Lake, spark: SparkSession
+) -> None:
+    lake.table("s.t").write(rows(1, 2))
+    run(spark, "CREATE VIEW lake.s.v AS SELECT id FROM lake.s.t", "CREATE BRANCH dev IN lake")
+    run(spark, "CREATE OR REPLACE VIEW lake.s.`v@dev` AS SELECT id + 10 AS id FROM lake.s.t")
+    dev, main = lake.branch("dev"), lake.branch("main")
+    changed = str(dev.head)
+    run(spark, "CREATE VIEW lake.s.`other@dev` AS SELECT id FROM lake.s.`v@dev`")
+    lake.transplant(changed)
+    assert ids(spark, "lake.s.v") == [11, 12]
+    assert lake.at("main").get("s.other") is None
+    # What came by a transplant is no change of this side when the branch is merged.
+    run(spark, "MERGE BRANCH dev IN lake")
+    assert ids(spark, "lake.s.other") == [11, 12]
+    before = main.head
+    run(spark, "ALTER VIEW lake.s.v AS SELECT id + 20 AS id FROM lake.s.t", "DROP VIEW lake.s.other")
+    lake.restore("s.v", to=str(before))
+    assert ids(spark, "lake.s.v") == [11, 12]
+    assert lake.at("main").get("s.other") is None
+    # Two branches that change one view differently.
+    run(spark, "ALTER VIEW lake.s.v AS SELECT id + 30 AS id FROM lake.s.t")
+    run(spark, "ALTER VIEW lake.s.`v@dev` AS SELECT id + 40 AS id FROM lake.s.t")
+    with pytest.raises(MergeConflict, match=r"s\.v"):
+        dev.merge_into("main")
+    assert ids(spark, "lake.s.v") == [31, 32]
+
+
 def test_what_a_view_reads_is_of_the_commit_of_the_view(lake: Lake, spark: SparkSession) -> None:
     """One name at several revisions, in one query and in every order: never the rows of another one."""
     lake.table("s.t").write(rows(1))

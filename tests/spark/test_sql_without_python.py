@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.spark import attached, jar
-from penstock.spark.settings import CATALOG, PROTOCOLS, find_catalog_class
+from penstock.spark.settings import CATALOG, PROTOCOLS, RELATION_CATALOG, find_catalog_class
 from tests.interop.penstock_server import serving
 from tests.spark.starting import QUICK_JVM
 from tests.transactions.pipelines import ids, rows
@@ -172,6 +172,34 @@ def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Pa
     assert "\tat " not in ran.stderr, ran.stderr[-3000:]
     with penstock.open(place) as lake:
         assert ids(lake, "s.copy") == ids(lake, "s.parquet") == [1, 2, 11, 12]
+
+
+@pytest.mark.skipif(
+    find_catalog_class() != RELATION_CATALOG, reason="this Spark lets no catalog have views"
+)
+def test_spark_sql_creates_and_reads_views(settings: dict[str, str], place: Path, tmp_path: Path) -> None:
+    script = """
+        CREATE VIEW lake.s.v COMMENT 'few' AS SELECT id FROM lake.s.delta WHERE id < 20;
+        CREATE BRANCH dev IN lake;
+        INSERT INTO lake.s.`delta@dev` VALUES (10), (30);
+        SELECT 'main', sum(id) FROM lake.s.v;
+        SELECT 'dev', sum(id) FROM lake.s.`v@dev`;
+        SHOW VIEWS IN lake.s;
+        USE REFERENCE dev IN lake;
+        ALTER VIEW lake.s.v AS SELECT id * 2 AS id FROM lake.s.delta;
+        SELECT 'doubled', sum(id) FROM lake.s.v;
+        MERGE BRANCH dev INTO main IN lake;
+        DROP VIEW lake.s.v;
+        SELECT 'merged', sum(id) FROM lake.s.`v@main`;
+        SELECT * FROM lake.s.v;
+    """
+    ran = spark_sql(settings, script, tmp_path)
+    told = [line.split("\t") for line in ran.stdout.splitlines()]
+    for expected in (["main", "3"], ["dev", "13"], ["s", "v", "false"], ["doubled", "86"], ["merged", "86"]):
+        assert expected in told, ran.stdout + ran.stderr[-3000:]
+    assert ran.returncode != 0  # by the last statement
+    assert "TABLE_OR_VIEW_NOT_FOUND" in ran.stderr
+    assert "\tat " not in ran.stderr, ran.stderr[-3000:]
 
 
 TABLES = """

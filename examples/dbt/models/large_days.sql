@@ -1,0 +1,4 @@
+{{ config(materialized='view') }}
+select day
+from {{ ref('by_day') }}
+where total >= 30
