@@ -344,6 +344,27 @@ def test_values_of_every_type_are_those_of_the_rows_that_are_left(
         assert found.selectExpr(query).collect() == left.selectExpr(query).collect(), column
 
 
+def test_a_file_of_which_all_rows_are_deleted_is_not_read(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """Spark may be told to answer by the partition values of files alone, and takes each to have rows."""
+    begin = with_vectors(pa.table({"id": range(100), "part": range(100)}))
+    metadata = replace(begin[1], partition_columns=("part",))
+    files = []
+    for part, gone in ((1, {3}), (2, set(range(100))), (3, set[int]())):
+        file = written(lake, tmp_path / "t", begin[1], pa.table({"id": range(100)}))
+        vector = inline_vector(vector_data(gone), len(gone)) if gone else None
+        files.append(replace(file, partition_values={"part": str(part)}, deletion_vector=vector))
+    adopted(lake, tmp_path / "t", [[begin[0], metadata, *files]])
+    for setting in ("false", "true"):
+        spark.conf.set("spark.sql.optimizer.metadataOnly", setting)
+        rows = read(spark, "t")
+        assert shown(rows.select("part").distinct()) == [(1,), (3,)]
+        assert rows.where("part <= 2").selectExpr("max(part)").collect() == [(1,)]
+        assert spark.sql("SELECT max(part) FROM lake.t WHERE part <= 2").collect() == [(1,)]
+        assert rows.count() == 199
+
+
 def test_where_a_row_is_in_its_file_is_told_of_rows_that_are_left(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

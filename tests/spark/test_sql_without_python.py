@@ -174,9 +174,7 @@ def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Pa
         assert ids(lake, "s.copy") == ids(lake, "s.parquet") == [1, 2, 11, 12]
 
 
-@pytest.mark.skipif(
-    find_catalog_class() != RELATION_CATALOG, reason="this Spark lets no catalog have views"
-)
+@pytest.mark.skipif(find_catalog_class() != RELATION_CATALOG, reason="this Spark lets no catalog have views")
 def test_spark_sql_creates_and_reads_views(settings: dict[str, str], place: Path, tmp_path: Path) -> None:
     script = """
         CREATE VIEW lake.s.v COMMENT 'few' AS SELECT id FROM lake.s.delta WHERE id < 20;

@@ -115,6 +115,19 @@ def test_what_was_used_last_is_kept_in_bounded_memory(
     assert len(reads) == 4
 
 
+def test_what_does_not_fit_does_not_displace_the_rest(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, place = count_reads(monkeypatch), place_at(places, tmp_path / "t")
+    small = marked("a", inline_vector(vector_data({1}), 1))
+    large = marked("b", inline_vector(vector_data(range(0, 60_000, 64)), 938))
+    large = replace(large, stats='{"numRecords":60000}')
+    packed = PackedWords(memory_max_bytes=VECTOR_BYTES + 1000)
+    for file in (small, large, small, large):
+        packed.find_or_pack(place, [file])
+    assert len(reads) == 3
+
+
 def test_a_vector_that_is_not_what_the_log_says_is_refused_and_not_kept(
     places: Places, tmp_path: Path
 ) -> None:

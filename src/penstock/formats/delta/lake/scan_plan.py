@@ -18,6 +18,7 @@ from penstock.formats.delta.rows.deletion_words import (
     WORD_ROWS,
     BitmapWords,
     count_rows,
+    is_deleted_whole,
     pack_words,
     read_deletion_vectors,
 )
@@ -45,7 +46,7 @@ WORDS_SENT_MAX: Final = 1_000_000
 PACKED_MAX_BYTES: Final = 32 * 1024 * 1024
 """How much memory packed words take that are kept, of all tables together."""
 VECTOR_BYTES: Final = 500
-"""About how much memory it takes to know a vector and its file again."""
+"""About how much memory it takes to know a vector and its file again, beside their texts."""
 
 _VectorsKey: TypeAlias = "tuple[str, tuple[tuple[str, DeletionVector], ...]]"
 """Where a table is, and the paths of files with their vectors."""
@@ -94,7 +95,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
     for file in files:
         if file.deletion_vector is None:
             whole.append(to_scan_file(place, columns, file))
-        else:
+        elif not is_deleted_whole(file):
             # Apart from the others, so that these lose nothing by it.
             partial.append(to_scan_file(place, columns, file, (str(len(marked)),)))
             marked.append(file)
@@ -140,10 +141,12 @@ class PackedWords:
                 self._kept.move_to_end(key)
                 return packed
         packed = base64.b64encode(pack_words(enumerate(_read_sendable_words(place, files)))).decode()
-        if all(vector.storage_type in _NAMED_ONCE for _, vector in key[1]):
+        size = _count_bytes(key, packed)
+        is_lasting = all(vector.storage_type in _NAMED_ONCE for _, vector in key[1])
+        if is_lasting and size <= self._memory_max_bytes:
             with self._lock:
                 if key not in self._kept:
-                    self._memory_bytes += _count_bytes(key, packed)
+                    self._memory_bytes += size
                 self._kept[key] = packed
                 while self._memory_bytes > self._memory_max_bytes:
                     self._memory_bytes -= _count_bytes(*self._kept.popitem(last=False))
@@ -151,7 +154,8 @@ class PackedWords:
 
 
 def _count_bytes(key: _VectorsKey, packed: str) -> int:
-    return len(packed) + VECTOR_BYTES * len(key[1])
+    texts = (len(path) + len(vector.path_or_inline_dv) for path, vector in key[1])
+    return len(packed) + VECTOR_BYTES * len(key[1]) + sum(texts)
 
 
 _PACKED_WORDS: Final = PackedWords()

@@ -173,14 +173,29 @@ def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Bi
     return words
 
 
-def count_rows(place: Place, file: Add | Remove) -> int:
-    """How many rows a file has, deleted ones too: by its statistics, else by its footer."""
+def _find_noted_rows(file: Add | Remove) -> int | None:
+    """How many rows a file has by its statistics."""
     try:
         stats = json.loads(file.stats or "{}")
     except ValueError:
-        stats = None
+        return None
     noted = stats.get("numRecords") if isinstance(stats, dict) else None
-    if isinstance(noted, int) and noted >= 0:
+    return noted if isinstance(noted, int) and noted >= 0 else None
+
+
+def is_deleted_whole(file: Add) -> bool:
+    """Whether the log says that all rows of a file are deleted.
+
+    Such a file is no part of what Spark reads: with ``spark.sql.optimizer.metadataOnly`` Spark takes it for
+    granted that a file has rows.
+    """
+    vector = file.deletion_vector
+    return vector is not None and vector.cardinality == _find_noted_rows(file)
+
+
+def count_rows(place: Place, file: Add | Remove) -> int:
+    """How many rows a file has, deleted ones too: by its statistics, else by its footer."""
+    if (noted := _find_noted_rows(file)) is not None:
         return noted
     name = name_inside(file.path, place)
     footer = read_footer_bytes(place, name, place.size(name) or 0)

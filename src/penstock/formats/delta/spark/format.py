@@ -24,6 +24,7 @@ from penstock.formats.delta.protocol.row_ids import (
     collect_row_ids,
     row_id_names,
 )
+from penstock.formats.delta.rows.deletion_words import is_deleted_whole
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import change_plans, compaction, merges
@@ -179,10 +180,11 @@ class _NeededFiles(NamedTuple):
         return plan_scan(self.snapshot, self.files, self.origin.text, table)
 
     def rows(self, spark: SparkSession) -> DataFrame:
+        files = [file for file in self.files if not is_deleted_whole(file)]
         if not self.row_columns:
-            return scans.read_rows(spark, self.snapshot, self.files, origin=self.origin)
-        ids = collect_row_ids(self.files)
-        rows = scans.read_rows(spark, self.snapshot, self.files, row_ids=ids, origin=self.origin)
+            return scans.read_rows(spark, self.snapshot, files, origin=self.origin)
+        ids = collect_row_ids(files)
+        rows = scans.read_rows(spark, self.snapshot, files, row_ids=ids, origin=self.origin)
         names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
         return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(self.row_columns)))
 
