@@ -72,6 +72,7 @@ public final class MarkedRows implements Serializable {
    * Some rows of files, and the number of each in its file as the column {@link TableFiles#ROW_INDEX}.
    *
    * @param files as {@link TableFiles#rows} takes them, with the schemas and how they are read
+   * @param packed as {@link #unpack} takes them, with what follows
    */
   public static Dataset<Row> rows(
       SparkSession session,

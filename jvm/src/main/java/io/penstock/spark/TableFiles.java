@@ -146,7 +146,11 @@ public final class TableFiles extends PartitioningAwareFileIndex {
     return rows(session, files, schema, partitionSchema, asked, marked);
   }
 
-  /** The same, with numbers, and without those that are not to be read; of others than Parquet, and without both, if null. */
+  /**
+   * The same.
+   *
+   * @param marked which rows of files of Parquet are read, with their numbers; null for all rows of any format, without
+   */
   static Dataset<Row> rows(
       SparkSession session, byte[] files, String schema, String partitionSchema, JsonNode how, MarkedRows marked)
       throws IOException {
@@ -179,7 +183,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
         index, partitionColumns, columns.asNullable(), Option.empty(), format, options, session);
   }
 
-  /** The same of files of Parquet, without rows that are not to be read. */
+  /** The same files of Parquet, of which some columns and some rows are read. */
   static HadoopFsRelation selected(HadoopFsRelation files, StructType columns, MarkedRows marked) {
     return HadoopFsRelation.apply(
         files.location(),
